@@ -1,0 +1,1 @@
+"""The seam to the world: clock, network, disk, randomness. Real here, simulated in belvedere.sim."""
