@@ -1,0 +1,58 @@
+"""What a write does to one partition of one table: the unit of the commit log and of replication.
+
+Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it is logged,
+so that replaying it anywhere gives the same rows.
+"""
+
+import msgspec
+
+from belvedere.model.rows import Deletion, Row
+
+
+class RangeDeletion(msgspec.Struct, array_like=True, frozen=True):
+    """Deletes rows with start <= clustering key < end (order-preserving key bytes, see model.ordering)."""
+
+    start: bytes
+    end: bytes
+    deletion: Deletion
+
+
+class Mutation(msgspec.Struct, array_like=True):
+    """Changes to one partition, in no order among themselves: they merge like any rows."""
+
+    table: bytes  # the table's id, 16 bytes
+    token: int
+    key: bytes  # partition key, wire bytes
+    rows: list[tuple[bytes, Row]]  # by order-preserving clustering key; b"" for tables without clustering
+    static: Row | None = None
+    deletion: Deletion | None = None
+    ranges: list[RangeDeletion] = []
+
+
+class ViewUpdate(msgspec.Struct, array_like=True, frozen=True):
+    """One change that a base write causes in a view; travels in the base's log record until delivered."""
+
+    view: bytes
+    mutation: Mutation
+
+
+class LogRecord(msgspec.Struct, array_like=True):
+    """What the commit log keeps of one committed write."""
+
+    tablet: int
+    epoch: int
+    version: int  # commit version: strictly increasing per tablet, across epochs
+    mutation: Mutation
+    views: list[ViewUpdate] = []
+
+
+_encoder = msgspec.msgpack.Encoder()
+_record_decoder = msgspec.msgpack.Decoder(LogRecord)
+
+
+def encode_record(record: LogRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_record(data: bytes) -> LogRecord:
+    return _record_decoder.decode(data)
