@@ -1,0 +1,1 @@
+"""The one truth: ClusterState snapshots over a metadata store."""

@@ -1,0 +1,1 @@
+"""What a table is: types, values, keys, tokens, schema, rows, mutations. Pure."""

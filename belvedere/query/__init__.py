@@ -1,0 +1,1 @@
+"""Statements executed: plan, read path, write path, conditions, paging, functions."""

@@ -1,0 +1,95 @@
+"""The query floor's way to rows, on one node or (later) many, and how a statement is run.
+
+Calls come in pairs: the `_now` form answers at once when everything needed is in memory and returns None
+when it must wait (disk, a locked partition, backpressure); the async form always answers. Hot statements try
+the first and fall back to the second.
+"""
+
+from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from belvedere.model.mutations import Mutation
+from belvedere.model.schema import Table
+from belvedere.query.results import Result, ResultColumn
+from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+
+
+class Unset(Enum):
+    """A bind variable that the client left unset: the column is not touched."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+BoundValue = bytes | None | Unset
+
+
+class LockedPartition(Protocol):
+    """A partition held for read-modify-write: no other write to it is ordered in between."""
+
+    async def read(self, read: PartitionRead, now: int) -> PartitionRows: ...
+    def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int: ...
+
+
+class DataAccess(Protocol):
+    def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None: ...
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...
+    async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage: ...
+
+    def write_now(self, table: Table, mutation: Mutation) -> int | None:
+        """Order and log one mutation; returns the log position to wait for, None if it could not be done at once."""
+
+    async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        """Order and log mutations that survive a crash all or none."""
+
+    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager[LockedPartition]:
+        """Hold the partitions (in an order that cannot deadlock) for read-modify-write."""
+
+    async def durable(self, position: int) -> None: ...
+    async def truncate(self, table: Table) -> None: ...
+
+    def next_timestamp(self) -> int:
+        """A write timestamp in µs, unique and increasing on this node."""
+
+
+@dataclass(slots=True)
+class Execution:
+    """One run of a planned statement: the values and options the client sent."""
+
+    access: DataAccess
+    values: Sequence[BoundValue] = ()
+    #: Seconds; what TTLs and expiries are judged by.
+    now: int = 0
+    #: The client's default write timestamp in µs, None to let the server choose.
+    timestamp: int | None = None
+    consistency: int = 1
+    serial_consistency: int = 8
+    #: Rows per page; 0 means all at once.
+    page_size: int = 0
+    paging_state: bytes | None = None
+    #: Sixteen random bytes for functions such as uuid(); each call takes fresh ones from the runtime.
+    random_bytes: "RandomBytes" = field(default=None)  # type: ignore[assignment]
+
+
+class RandomBytes(Protocol):
+    def __call__(self, count: int) -> bytes: ...
+
+
+class Plan(Protocol):
+    """A statement checked against one schema snapshot, ready to run many times."""
+
+    @property
+    def bindings(self) -> tuple[ResultColumn, ...]: ...
+
+    @property
+    def partition_key_bindings(self) -> tuple[int, ...]:
+        """Indexes of the bind variables that make up the partition key, in key order; () if not all are bound."""
+
+    @property
+    def result_columns(self) -> tuple[ResultColumn, ...]:
+        """() for statements that answer without rows, or whose columns depend on the outcome."""
+
+    def execute(self, execution: Execution) -> Result | Awaitable[Result]: ...

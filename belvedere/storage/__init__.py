@@ -1,0 +1,1 @@
+"""One tablet replica on one disk: commit log, memtable, Parquet sstables, compaction."""
