@@ -6,6 +6,7 @@ one contract suite runs both. Protocol steps stay synchronous between awaits, so
 interleaves at the same points as a real one.
 """
 
+import builtins
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -27,16 +28,25 @@ class Random(Protocol):
     def randint(self, low: int, high: int) -> int:
         """Both ends included."""
 
-    def bytes(self, count: int) -> bytes: ...
-    def uuid_bytes(self) -> bytes:
+    def bytes(self, count: int) -> builtins.bytes: ...
+    def uuid_bytes(self) -> builtins.bytes:
         """Sixteen bytes of a version 4 UUID."""
 
 
 class AppendFile(Protocol):
-    """A file written at its end by one writer. `write` may be torn by a crash until `sync` returns."""
+    """A file written at its end by one writer. `write` may be torn by a crash until `sync` returns.
+
+    After a failed write the end is back where that write began, though part of its bytes may be in the
+    file. After a failed sync the file refuses everything with DiskBroken: what the disk dropped cannot be
+    known, and a later sync that succeeds would not say anything about it.
+    """
 
     @property
     def path(self) -> str: ...
+    @property
+    def position(self) -> int:
+        """Where the next write goes."""
+
     async def write(self, data: bytes) -> None: ...
     async def write_and_sync(self, data: bytes) -> None:
         """One round trip for the commit log: append, then make durable (fdatasync)."""
@@ -46,26 +56,36 @@ class AppendFile(Protocol):
 
 
 class Disk(Protocol):
-    """Paths are plain strings with '/' separators. Failures raise `runtime.errors.DiskError` kinds."""
+    """Paths are plain strings with '/' separators. Failures raise `runtime.errors.DiskError` kinds.
 
-    async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes: ...
+    A new or removed name (file created, linked, renamed, removed) is durable only after `sync_directory`
+    of its directory. Cancelling an `await` does not stop the operation: it still happens.
+    """
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Fewer bytes than asked for only at the end of the file."""
+
     async def write(self, path: str, data: bytes) -> None:
         """Create or replace a file and make its content durable. Not atomic: write aside, then `rename`."""
 
-    async def append(self, path: str, *, preallocate: int = 0) -> AppendFile:
-        """Open for appending; a new file gets `preallocate` bytes reserved, so that later writes cannot hit
-        a full disk (raises DiskFull here instead). Preallocated bytes read back as zeros."""
+    async def append(self, path: str, *, preallocate: int = 0, position: int | None = None) -> AppendFile:
+        """Open for appending, creating the file if needed, and make sure that `preallocate` bytes from its
+        start are reserved, so that later writes there cannot hit a full disk (raises DiskFull here
+        instead). Preallocated bytes read back as zeros and count in `size`. Writing starts at `position`;
+        None means the end the file had before anything was reserved."""
 
     async def rename(self, source: str, target: str) -> None:
         """Atomic replace; durable after `sync_directory` of the target's directory."""
 
     async def link(self, source: str, target: str) -> None:
-        """Hard link."""
+        """Hard link; raises FileExists when the target exists."""
 
     async def remove(self, path: str) -> None: ...
-    async def remove_tree(self, path: str) -> None: ...
+    async def remove_tree(self, path: str) -> None:
+        """Fine if nothing is there."""
+
     async def make_directory(self, path: str) -> None:
-        """With parents; fine if it exists."""
+        """With parents, durable on return; fine if it exists."""
 
     async def sync_directory(self, path: str) -> None: ...
     async def list(self, path: str) -> list[str]:
@@ -73,6 +93,9 @@ class Disk(Protocol):
 
     async def size(self, path: str) -> int: ...
     async def exists(self, path: str) -> bool: ...
+    async def free_bytes(self, path: str) -> int:
+        """What the file system of this path still has room for."""
+
     async def lock(self, path: str) -> "Lock":
         """Exclusive advisory lock held until released or the process dies; raises AlreadyLocked."""
 
@@ -87,7 +110,8 @@ class Connection(Protocol):
     @property
     def peer(self) -> str: ...
     def send(self, data: bytes) -> None:
-        """Queue bytes; never blocks. Watch `pending` (bytes not yet given to the network)."""
+        """Queue bytes; never blocks. Watch `pending` (bytes not yet given to the network). What is sent
+        within one step of the event loop leaves together. Ignored once the connection is closed."""
 
     @property
     def pending(self) -> int: ...
@@ -96,7 +120,8 @@ class Connection(Protocol):
     def close(self) -> None:
         """Flush what was sent, then close."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Drop what was not sent yet; the peer sees the connection break."""
 
 
 class ConnectionHandler(Protocol):
@@ -106,7 +131,7 @@ class ConnectionHandler(Protocol):
         """`pending` has fallen low enough again after it went over the transport's high-water mark."""
 
     def on_close(self, error: Exception | None) -> None:
-        """Called once; error is None when the peer closed in order."""
+        """Called once, always; error is None when either side closed in order. No data comes after it."""
 
 
 class Listener(Protocol):
@@ -117,10 +142,11 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    async def listen(
-        self, host: str, port: int, make_handler: Callable[[], ConnectionHandler]
-    ) -> Listener: ...
-    async def connect(self, host: str, port: int, handler: ConnectionHandler) -> Connection: ...
+    async def listen(self, host: str, port: int, make_handler: Callable[[], ConnectionHandler]) -> Listener:
+        """Port 0 picks a free one. Raises AddressInUse."""
+
+    async def connect(self, host: str, port: int, handler: ConnectionHandler) -> Connection:
+        """Returns after `on_open`. Raises ConnectionRefused or another NetworkError; put a timeout around."""
 
 
 class TaskHandle(Protocol):
@@ -143,7 +169,9 @@ class Runtime(Protocol):
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> TaskHandle:
         """Start a background task. A failure nobody waits for is reported through `log`."""
 
-    def call_soon(self, callback: Callable[[], None]) -> None: ...
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """After the present step; calls made by one runtime run in the order they were made."""
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Returns a function that cancels the call."""
 
@@ -154,7 +182,7 @@ class Runtime(Protocol):
         """One structured line. Levels: debug, info, warning, error."""
 
     def buggify(self, name: str) -> Awaitable[None] | None:
-        """A named point where simulation may delay: `if (pause := rt.buggify("flush.manifest")): await pause`.
+        """A named point where simulation may delay: `if pause := rt.buggify("flush.manifest"): await pause`.
         Always None in production."""
 
     def sometimes(self, name: str, condition: bool = True) -> None:

@@ -21,6 +21,10 @@ class FileMissing(DiskError):
     pass
 
 
+class FileExists(DiskError):
+    pass
+
+
 class AlreadyLocked(DiskError):
     """Another process holds the lock."""
 
@@ -35,6 +39,10 @@ class NetworkError(Exception):
 
 class ConnectionRefused(NetworkError):
     pass
+
+
+class AddressInUse(NetworkError):
+    """Another listener has this address and port."""
 
 
 class ConnectionClosed(NetworkError):
