@@ -1,0 +1,108 @@
+"""A node's view of the metadata store: follows revisions, swaps one ClusterState, commits changes."""
+
+import asyncio
+from collections.abc import Callable
+
+from belvedere.meta import state as states
+from belvedere.meta.state import ClusterState
+from belvedere.meta.store import (
+    Assertion,
+    Committed,
+    Compacted,
+    MetadataStore,
+    OutcomeUnknown,
+    Refused,
+    StoreUnavailable,
+    Transaction,
+    Update,
+)
+from belvedere.runtime.api import Runtime, TaskHandle
+
+#: What a change to metadata is before it gets an id: preconditions and updates.
+Proposal = tuple[tuple[Assertion, ...], tuple[Update, ...]]
+Listener = Callable[[ClusterState, ClusterState], None]
+
+_MAX_ATTEMPTS = 50
+
+
+class Metadata:
+    """`state` is always one whole revision. Listeners hear (before, after) for each swap, in order."""
+
+    def __init__(self, runtime: Runtime, store: MetadataStore) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._listeners: list[Listener] = []
+        self._follower: TaskHandle | None = None
+        self._catching_up = asyncio.Lock()
+        self.state: ClusterState = states.EMPTY
+
+    async def start(self) -> None:
+        self.state = states.from_loaded(await self._store.load())
+        self._follower = self._runtime.spawn("metadata follower", self._follow())
+
+    async def stop(self) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+            await self._follower.wait()
+        await self._store.close()
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def commit(self, propose: Callable[[ClusterState], Proposal | None]) -> ClusterState:
+        """Commit what `propose` makes of the newest state; proposed anew whenever the state had moved on.
+
+        `propose` may raise to refuse, or return None when nothing is to do. Returns a state that includes
+        the change.
+        """
+        for _ in range(_MAX_ATTEMPTS):
+            proposal = propose(self.state)
+            if proposal is None:
+                return self.state
+            asserts, updates = proposal
+            transaction = Transaction(self._runtime.random.uuid_bytes(), asserts, updates)
+            outcome = await self._commit_certainly(transaction)
+            await self.catch_up(outcome.revision)
+            if isinstance(outcome, Committed):
+                return self.state
+        raise StoreUnavailable("the metadata changed too often under this statement; try again")
+
+    async def catch_up(self, revision: int) -> None:
+        """Return once `state` is at least at this revision."""
+        async with self._catching_up:
+            while self.state.revision < revision:
+                await self._pull()
+
+    async def _commit_certainly(self, transaction: Transaction) -> Committed | Refused:
+        for attempt in range(5):
+            try:
+                return await self._store.commit(transaction)
+            except OutcomeUnknown:
+                if attempt == 4:
+                    raise
+                await self._runtime.clock.sleep(0.05 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._store.wait_beyond(self.state.revision)
+                await self.catch_up(self.state.revision + 1)
+            except StoreUnavailable as error:
+                self._runtime.log("warning", "metadata store away", error=str(error))
+                await self._runtime.clock.sleep(0.5)
+
+    async def _pull(self) -> None:
+        try:
+            changes = await self._store.changes_since(self.state.revision)
+        except Compacted:
+            self._swap(states.from_loaded(await self._store.load()))
+            return
+        for change in changes:
+            if change.revision > self.state.revision:
+                self._swap(states.advance(self.state, change.revision, change.updates))
+
+    def _swap(self, after: ClusterState) -> None:
+        before, self.state = self.state, after
+        for listener in self._listeners:
+            listener(before, after)

@@ -1,0 +1,84 @@
+"""How schema, tablets and nodes are written in the metadata store: keys and JSON values.
+
+Layout, one key per thing so that unrelated changes never collide:
+
+    keyspaces/<name>              KeyspaceRecord
+    types/<keyspace>/<name>       TypeRecord
+    tables/<keyspace>/<name>      TableRecord
+    tablets/<table id>/<id>       TabletRecord
+    nodes/<node id>               NodeRecord
+    sequences/tablet              the next free tablet id
+"""
+
+import msgspec
+
+
+class KeyspaceRecord(msgspec.Struct, frozen=True):
+    replication: dict[str, str]
+    durable_writes: bool = True
+
+
+class TypeRecord(msgspec.Struct, frozen=True):
+    fields: list[tuple[str, str]]
+
+
+class ColumnRecord(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    type: str
+    kind: str
+    position: int
+    descending: bool = False
+
+
+class TableRecord(msgspec.Struct, frozen=True):
+    id: str
+    columns: list[ColumnRecord]
+    options: dict[str, object]
+    regular_ordinals: int
+    static_ordinals: int
+    dropped: list[tuple[str, str, str, int]] = []
+
+
+class TabletRecord(msgspec.Struct, frozen=True):
+    """Tokens first_token..last_token, both included, as text: JSON readers elsewhere lose 64-bit integers."""
+
+    first_token: str
+    last_token: str
+    epoch: int
+    primary: str
+    replicas: list[str]
+
+
+class NodeRecord(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    datacenter: str = "datacenter1"
+    rack: str = "rack1"
+    version: str = ""
+
+
+TABLET_SEQUENCE = "sequences/tablet"
+
+
+def keyspace_key(name: str) -> str:
+    return f"keyspaces/{name}"
+
+
+def type_key(keyspace: str, name: str) -> str:
+    return f"types/{keyspace}/{name}"
+
+
+def table_key(keyspace: str, name: str) -> str:
+    return f"tables/{keyspace}/{name}"
+
+
+def tablet_key(table_id: bytes, tablet_id: int) -> str:
+    return f"tablets/{table_id.hex()}/{tablet_id:010d}"
+
+
+def node_key(node_id: str) -> str:
+    return f"nodes/{node_id}"
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(record)

@@ -1,0 +1,263 @@
+"""ClusterState: everything the metadata store says, as one immutable snapshot.
+
+An operation takes one snapshot and uses it to the end. A new revision makes a new snapshot; parts that a
+revision did not touch are shared with the one before, so `is` tells whether a table changed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
+import xxhash
+
+from belvedere.meta import records
+from belvedere.meta.store import Entry, Loaded, Update, fold
+from belvedere.model.schema import Column, ColumnKind, Keyspace, Table
+from belvedere.model.types import UserType, parse_type
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Tablet:
+    """A contiguous token range of one table, both ends included."""
+
+    id: int
+    table: bytes
+    first_token: int
+    last_token: int
+    epoch: int
+    primary: str
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TabletMap:
+    """A table's tablets in token order; together they cover every token once."""
+
+    tablets: tuple[Tablet, ...]
+
+    @cached_property
+    def _first_tokens(self) -> list[int]:
+        return [tablet.first_token for tablet in self.tablets]
+
+    def holding(self, token: int) -> Tablet:
+        return self.tablets[bisect_right(self._first_tokens, token) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    host: str
+    port: int
+    datacenter: str
+    rack: str
+    version: str
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    revision: int
+    entries: Mapping[str, Entry]
+    keyspaces: Mapping[str, Keyspace]
+    tablet_maps: Mapping[bytes, TabletMap]
+    nodes: Mapping[str, Node]
+
+    @cached_property
+    def tables_by_id(self) -> Mapping[bytes, Table]:
+        return MappingProxyType(
+            {table.id: table for keyspace in self.keyspaces.values() for table in keyspace.tables.values()}
+        )
+
+    @cached_property
+    def schema_digest(self) -> bytes:
+        """Equal on nodes that agree on the schema: which revision wrote each entry, hashed."""
+        parts = [
+            f"{key}@{entry.revision}"
+            for key, entry in sorted(self.entries.items())
+            if key.startswith(SCHEMA_PREFIXES)
+        ]
+        return _digest("\n".join(parts))
+
+    def table(self, keyspace: str, name: str) -> Table | None:
+        found = self.keyspaces.get(keyspace)
+        return None if found is None else found.tables.get(name)
+
+    def starting_with(self, prefix: str) -> Iterable[tuple[str, Entry]]:
+        return ((key, entry) for key, entry in self.entries.items() if key.startswith(prefix))
+
+
+SCHEMA_PREFIXES = ("keyspaces/", "types/", "tables/")
+
+
+def _digest(text: str) -> bytes:
+    return xxhash.xxh3_128_digest(text.encode())
+
+
+EMPTY = ClusterState(
+    0, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}), MappingProxyType({})
+)
+
+
+def from_loaded(loaded: Loaded) -> ClusterState:
+    return _build(EMPTY, loaded.revision, loaded.entries, set(loaded.entries))
+
+
+def advance(state: ClusterState, revision: int, updates: tuple[Update, ...]) -> ClusterState:
+    """The snapshot after one revision's updates."""
+    entries = fold(state.entries, revision, updates)
+    return _build(state, revision, entries, {update.key for update in updates})
+
+
+def _build(
+    before: ClusterState, revision: int, entries: Mapping[str, Entry], touched: set[str]
+) -> ClusterState:
+    keyspaces = dict(before.keyspaces)
+    names = {key.split("/")[1] for key in touched if key.startswith(SCHEMA_PREFIXES)}
+    if names:
+        by_keyspace = _schema_entries(entries, names)
+        for name in sorted(names):
+            keyspace = _keyspace(name, by_keyspace[name], before.keyspaces.get(name), touched)
+            if keyspace is None:
+                keyspaces.pop(name, None)
+            else:
+                keyspaces[name] = keyspace
+    tablet_maps = dict(before.tablet_maps)
+    for table_hex in sorted({key.split("/")[1] for key in touched if key.startswith("tablets/")}):
+        tablet_map = _tablet_map(bytes.fromhex(table_hex), entries)
+        if tablet_map.tablets:
+            tablet_maps[bytes.fromhex(table_hex)] = tablet_map
+        else:
+            tablet_maps.pop(bytes.fromhex(table_hex), None)
+    nodes = before.nodes
+    if any(key.startswith("nodes/") for key in touched):
+        nodes = _nodes(entries)
+    return ClusterState(
+        revision,
+        MappingProxyType(dict(entries)),
+        _sorted_proxy(keyspaces),
+        MappingProxyType(tablet_maps),
+        nodes,
+    )
+
+
+def _sorted_proxy(items: Mapping[str, V]) -> Mapping[str, V]:
+    return MappingProxyType(dict(sorted(items.items())))
+
+
+def _schema_entries(entries: Mapping[str, Entry], names: set[str]) -> dict[str, dict[str, Entry]]:
+    """The schema entries of the named keyspaces, grouped."""
+    grouped: dict[str, dict[str, Entry]] = {name: {} for name in names}
+    for key, entry in entries.items():
+        if key.startswith(SCHEMA_PREFIXES):
+            group = grouped.get(key.split("/")[1])
+            if group is not None:
+                group[key] = entry
+    return grouped
+
+
+def _keyspace(
+    name: str, entries: Mapping[str, Entry], before: Keyspace | None, touched: set[str]
+) -> Keyspace | None:
+    own = entries.get(records.keyspace_key(name))
+    if own is None:
+        return None
+    record = msgspec.json.decode(own.value, type=records.KeyspaceRecord)
+    types = _user_types(name, entries)
+    same_types = before is not None and before.types == types
+    tables: dict[str, Table] = {}
+    prefix = records.table_key(name, "")
+    for key, entry in entries.items():
+        if not key.startswith(prefix):
+            continue
+        table_name = key[len(prefix) :]
+        known = before.tables.get(table_name) if before is not None and same_types else None
+        tables[table_name] = (
+            known
+            if known is not None and key not in touched
+            else _table(name, table_name, entry.value, types)
+        )
+    return Keyspace(
+        name, MappingProxyType(record.replication), record.durable_writes, types, _sorted_proxy(tables)
+    )
+
+
+def _user_types(keyspace: str, entries: Mapping[str, Entry]) -> Mapping[str, UserType]:
+    """Types may hold other types, in any order of names: resolved on demand."""
+    prefix = records.type_key(keyspace, "")
+    waiting = {
+        key[len(prefix) :]: msgspec.json.decode(entry.value, type=records.TypeRecord)
+        for key, entry in entries.items()
+        if key.startswith(prefix)
+    }
+    resolved: dict[str, UserType] = {}
+
+    def resolve(name: str) -> UserType:
+        if name not in resolved:
+            fields = tuple((field, parse_type(text, resolve)) for field, text in waiting[name].fields)
+            resolved[name] = UserType(keyspace, name, fields)
+        return resolved[name]
+
+    for name in waiting:
+        resolve(name)
+    return _sorted_proxy(resolved)
+
+
+def _table(keyspace: str, name: str, value: bytes, types: Mapping[str, UserType]) -> Table:
+    record = msgspec.json.decode(value, type=records.TableRecord)
+    columns = tuple(
+        Column(
+            column.name,
+            parse_type(column.type, types.__getitem__),
+            ColumnKind(column.kind),
+            column.position,
+            column.descending,
+        )
+        for column in record.columns
+    )
+    return Table(
+        bytes.fromhex(record.id),
+        keyspace,
+        name,
+        columns,
+        MappingProxyType(record.options),
+        record.regular_ordinals,
+        record.static_ordinals,
+        tuple(record.dropped),
+    )
+
+
+def _tablet_map(table: bytes, entries: Mapping[str, Entry]) -> TabletMap:
+    prefix = f"tablets/{table.hex()}/"
+    tablets = []
+    for key, entry in entries.items():
+        if key.startswith(prefix):
+            record = msgspec.json.decode(entry.value, type=records.TabletRecord)
+            tablets.append(
+                Tablet(
+                    int(key[len(prefix) :]),
+                    table,
+                    int(record.first_token),
+                    int(record.last_token),
+                    record.epoch,
+                    record.primary,
+                    tuple(record.replicas),
+                )
+            )
+    return TabletMap(tuple(sorted(tablets, key=lambda tablet: tablet.first_token)))
+
+
+def _nodes(entries: Mapping[str, Entry]) -> Mapping[str, Node]:
+    nodes: dict[str, Node] = {}
+    for key, entry in entries.items():
+        if key.startswith("nodes/"):
+            record = msgspec.json.decode(entry.value, type=records.NodeRecord)
+            node_id = key[len("nodes/") :]
+            nodes[node_id] = Node(
+                node_id, record.host, record.port, record.datacenter, record.rack, record.version
+            )
+    return _sorted_proxy(nodes)
