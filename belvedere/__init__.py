@@ -1,3 +1,16 @@
 """Belvedere: a table store whose materialized views never drift."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from belvedere.query.database import DatabaseOptions
+    from belvedere.server.embedded import EmbeddedDatabase
+
 __version__ = "0.1.0"
+
+
+def open(path: str, options: "DatabaseOptions | None" = None) -> "EmbeddedDatabase":
+    """Open (or create) the database in a directory, in this process. Close it, or use it in a `with`."""
+    from belvedere.server.embedded import EmbeddedDatabase
+
+    return EmbeddedDatabase(path, options)

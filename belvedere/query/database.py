@@ -1,0 +1,205 @@
+"""One node's database: statements in, results out. No sockets; the server and the embedded API stand on it.
+
+A statement is planned against one ClusterState. Prepared statements are planned again, lazily, after a
+schema change, so that a plan never meets a table it was not made for.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from belvedere.cql import syntax
+from belvedere.cql.errors import CQLSyntaxError
+from belvedere.cql.parser import parse_statement
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState
+from belvedere.query.access import BoundValue, Execution, Plan
+from belvedere.query.batch import plan_batch
+from belvedere.query.errors import CQLError, InvalidRequest, SyntaxException, Unprepared
+from belvedere.query.local_access import LocalAccess
+from belvedere.query.options import QueryOptions
+from belvedere.query.results import Result, SchemaChange
+from belvedere.query.schema_events import schema_changes
+from belvedere.query.schema_plans import plan_schema_statement
+from belvedere.query.statements import plan_statement
+from belvedere.query.system_tables import SystemTables
+from belvedere.runtime.api import Runtime
+from belvedere.storage.engine import EngineOptions, StorageEngine
+
+#: Prepared statements kept; the least recently used go first, and their users prepare again.
+_MAX_PREPARED = 10_000
+
+BatchChild = tuple[str | bytes, Sequence[BoundValue]]
+
+
+@dataclass(slots=True)
+class DatabaseOptions:
+    storage: EngineOptions = field(default_factory=EngineOptions)
+    cluster_name: str = "belvedere"
+
+
+@dataclass(slots=True)
+class PreparedStatement:
+    id: bytes
+    text: str
+    keyspace: str | None
+    plan: Plan
+    #: Changes whenever the result's columns do, so that clients notice.
+    result_metadata_id: bytes
+    #: The schema that `plan` was made for.
+    schema_version: int
+
+
+class Database:
+    def __init__(self, runtime: Runtime, metadata: Metadata, engine: StorageEngine) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._engine = engine
+        self.access = LocalAccess(runtime, metadata, engine)
+        self._prepared: OrderedDict[bytes, PreparedStatement] = OrderedDict()
+        self._schema_version = 0
+        self._schema_listeners: list[Callable[[SchemaChange], None]] = []
+
+    @classmethod
+    async def open(cls, runtime: Runtime, directory: str, metadata: Metadata, options: DatabaseOptions) -> Self:
+        engine = await StorageEngine.open(
+            runtime, directory, metadata.state.tables_by_id, metadata.state.tablet_maps, options.storage
+        )
+        database = cls(runtime, metadata, engine)
+        await database.access.align()
+        metadata.listen(database._on_state)
+        return database
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    # --- what the outside may look at ----------------------------------------------------------------
+
+    @property
+    def state(self) -> ClusterState:
+        return self._metadata.state
+
+    @property
+    def engine(self) -> StorageEngine:
+        return self._engine
+
+    @property
+    def durable_position(self) -> int:
+        return self._engine.durable_position
+
+    def on_durable(self, position: int, callback: Callable[[BaseException | None], None]) -> None:
+        """Call back once everything up to a log position is durable, in the order of registration."""
+        self._engine.on_durable(position, callback)
+
+    def on_schema_change(self, listener: Callable[[SchemaChange], None]) -> None:
+        self._schema_listeners.append(listener)
+
+    # --- planning --------------------------------------------------------------------------------------
+
+    def plan(self, text: str, keyspace: str | None) -> Plan:
+        try:
+            statement = parse_statement(text)
+        except CQLSyntaxError as error:
+            raise SyntaxException(str(error)) from error
+        return self._plan(statement, keyspace)
+
+    def prepare(self, text: str, keyspace: str | None) -> PreparedStatement:
+        statement_id = hashlib.md5(f"{keyspace or ''}\0{text}".encode(), usedforsecurity=False).digest()
+        known = self._prepared.get(statement_id)
+        if known is not None:
+            return self.current(known)
+        plan = self.plan(text, keyspace)
+        prepared = PreparedStatement(
+            statement_id, text, keyspace, plan, _metadata_id(plan), self._schema_version
+        )
+        self._prepared[statement_id] = prepared
+        if len(self._prepared) > _MAX_PREPARED:
+            self._prepared.popitem(last=False)
+        return prepared
+
+    def prepared(self, statement_id: bytes) -> PreparedStatement | None:
+        found = self._prepared.get(statement_id)
+        return None if found is None else self.current(found)
+
+    def current(self, prepared: PreparedStatement) -> PreparedStatement:
+        """The same statement, planned for the schema of now."""
+        if prepared.schema_version != self._schema_version:
+            prepared.plan = self.plan(prepared.text, prepared.keyspace)
+            prepared.result_metadata_id = _metadata_id(prepared.plan)
+            prepared.schema_version = self._schema_version
+        return prepared
+
+    # --- running ---------------------------------------------------------------------------------------
+
+    def execute(self, prepared: PreparedStatement, options: QueryOptions) -> Result | Awaitable[Result]:
+        """Answers at once when everything needed is in memory. `result.after` still has to become durable."""
+        return self.current(prepared).plan.execute(self._execution(options))
+
+    async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result:
+        plan = self.plan(text, options.keyspace or keyspace)
+        options.values = options.values_for(plan.bindings)
+        return await self._finished(plan.execute(self._execution(options)))
+
+    async def batch(
+        self, kind: syntax.BatchKind, children: Sequence[BatchChild], keyspace: str | None, options: QueryOptions
+    ) -> Result:
+        planned = [
+            (self._child_plan(statement, options.keyspace or keyspace), values)
+            for statement, values in children
+        ]
+        return await self._finished(plan_batch(planned, kind).execute(self._execution(options)))
+
+    async def run(self, plan: Plan, options: QueryOptions) -> Result:
+        """Execute and wait until the result may be told to a client."""
+        result = await self._finished(plan.execute(self._execution(options)))
+        await self.access.durable(result.after)
+        return result
+
+    def _child_plan(self, statement: str | bytes, keyspace: str | None) -> Plan:
+        if isinstance(statement, str):
+            return self.plan(statement, keyspace)
+        prepared = self.prepared(statement)
+        if prepared is None:
+            raise Unprepared(statement)
+        return prepared.plan
+
+    def _execution(self, options: QueryOptions) -> Execution:
+        now = options.now_seconds
+        return Execution(
+            self.access,
+            options.values,
+            self._runtime.clock.wall_micros() // 1_000_000 if now is None else now,
+            options.timestamp,
+            options.consistency,
+            options.serial_consistency,
+            options.page_size,
+            options.paging_state,
+            self._runtime.random.bytes,
+        )
+
+    async def _finished(self, result: Result | Awaitable[Result]) -> Result:
+        return result if isinstance(result, Result) else await result
+
+    def _plan(self, statement: syntax.Statement, keyspace: str | None) -> Plan:
+        plan = plan_schema_statement(statement, keyspace, self)
+        return plan if plan is not None else plan_statement(statement, self._schema_view(), keyspace)
+
+    def _on_state(self, before: ClusterState, after: ClusterState) -> None:
+        changes = schema_changes(before, after)
+        if changes:
+            self._schema_version += 1
+            for change in changes:
+                for listener in self._schema_listeners:
+                    listener(change)
+
+
+def _metadata_id(plan: Plan) -> bytes:
+    described = "\0".join(
+        f"{column.keyspace}.{column.table}.{column.name}:{column.type.name}" for column in plan.result_columns
+    )
+    return hashlib.md5(described.encode(), usedforsecurity=False).digest()
+
+
+__all__ = ["CQLError", "Database", "DatabaseOptions", "InvalidRequest", "PreparedStatement", "SystemTables"]

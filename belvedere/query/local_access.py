@@ -1,0 +1,153 @@
+"""DataAccess on this node's own tablets: routing by token, partition locks, write timestamps.
+
+A write is ordered and applied to the memtable at once and answered when its log record is durable. Rows
+may therefore be read before they are durable; whoever is told of them waits for the same log position
+(`after`), so no client ever learns of something that a crash could take back.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState, TabletMap
+from belvedere.model.mutations import Mutation
+from belvedere.model.schema import Table
+from belvedere.query.errors import InvalidRequest
+from belvedere.query.partition_locks import PartitionLocks
+from belvedere.runtime.api import Runtime
+from belvedere.storage.engine import StorageEngine
+from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.tablet import TabletStore
+
+
+class _Route:
+    """One table's tablets as open stores, found by token."""
+
+    __slots__ = ("first_tokens", "stores", "tablet_map")
+
+    def __init__(self, tablet_map: TabletMap, stores: list[TabletStore]) -> None:
+        self.tablet_map = tablet_map
+        self.first_tokens = [tablet.first_token for tablet in tablet_map.tablets]
+        self.stores = stores
+
+    def holding(self, token: int) -> TabletStore:
+        if len(self.stores) == 1:
+            return self.stores[0]
+        return self.stores[bisect_right(self.first_tokens, token) - 1]
+
+
+class LocalAccess:
+    def __init__(self, runtime: Runtime, metadata: Metadata, engine: StorageEngine) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._engine = engine
+        self._routes: dict[bytes, _Route] = {}
+        self._aligning = asyncio.Lock()
+        self._locks = PartitionLocks()
+        self._last_timestamp = 0
+
+    # --- the schema's tables as open stores ----------------------------------------------------------
+
+    async def align(self) -> None:
+        """Open the stores of every tablet that the newest state names, drop those of tables gone."""
+        async with self._aligning:
+            state = self._metadata.state
+            await self._engine.align(state.tables_by_id, state.tablet_maps)
+            self._routes = {
+                table_id: _Route(tablet_map, [self._engine.store(tablet.id) for tablet in tablet_map.tablets])
+                for table_id, tablet_map in state.tablet_maps.items()
+                if table_id in state.tables_by_id
+            }
+
+    async def _route(self, table: Table) -> _Route:
+        """The table's stores, also if it was created this instant."""
+        route = self._routes.get(table.id)
+        if route is None:
+            await self.align()
+            route = self._routes.get(table.id)
+            if route is None:
+                raise InvalidRequest(f"table {table.name} does not exist")
+        return route
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None:
+        route = self._routes.get(table.id)
+        return None if route is None else route.holding(read.token).read_now(read, now)
+
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
+        route = await self._route(table)
+        return await route.holding(read.token).read(read, now)
+
+    async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage:
+        """One tablet's stretch of the scan; `next` leads on into the following tablet."""
+        route = await self._route(table)
+        store = route.holding(read.start[0])
+        page = await store.scan(read, now)
+        if page.next is None and store.last_token < read.end_token:
+            page.next = (store.last_token + 1, b"")
+        return page
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def write_now(self, table: Table, mutation: Mutation) -> int | None:
+        route = self._routes.get(table.id)
+        if route is None or (self._locks.held and self._locks.is_held(table.id, mutation.key)):
+            return None
+        return self._engine.write_now(route.holding(mutation.token), mutation)
+
+    async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        for table, mutation in mutations:
+            await self._locks.wait_free(table.id, mutation.key)
+        return await self._write_all(mutations)
+
+    async def _write_all(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        routed = [
+            ((await self._route(table)).holding(mutation.token), mutation) for table, mutation in mutations
+        ]
+        return await self._engine.write(routed)
+
+    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager["_Locked"]:
+        return self._lock(table, keys)
+
+    @asynccontextmanager
+    async def _lock(self, table: Table, keys: Sequence[bytes]) -> AsyncIterator["_Locked"]:
+        async with self._locks.hold(table.id, keys):
+            yield _Locked(self, table)
+
+    async def durable(self, position: int) -> None:
+        await self._engine.durable(position)
+
+    @property
+    def durable_position(self) -> int:
+        return self._engine.durable_position
+
+    def on_durable(self, position: int, callback: Callable[[BaseException | None], None]) -> None:
+        self._engine.on_durable(position, callback)
+
+    async def truncate(self, table: Table) -> None:
+        route = await self._route(table)
+        for store in route.stores:
+            await self._engine.truncate(store)
+
+    def next_timestamp(self) -> int:
+        self._last_timestamp = max(self._last_timestamp + 1, self._runtime.clock.wall_micros())
+        return self._last_timestamp
+
+
+class _Locked:
+    def __init__(self, access: LocalAccess, table: Table) -> None:
+        self._access = access
+        self._table = table
+
+    async def read(self, read: PartitionRead, now: int) -> PartitionRows:
+        return await self._access.read(self._table, read, now)
+
+    async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        return await self._access._write_all(mutations)
+
+
+def schema_changed(before: ClusterState, after: ClusterState) -> bool:
+    return before.keyspaces != after.keyspaces
