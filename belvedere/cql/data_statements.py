@@ -7,7 +7,7 @@ empty `markers`: theirs are numbered through the whole batch, which carries them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from belvedere.cql.expressions import Condition, Expression, Relation, SelectItem, TableName, Term
 
@@ -130,7 +130,7 @@ class SetField:
     value: Term
 
 
-Assignment = Union[SetColumn, AddToColumn, PrependToColumn, SubtractFromColumn, SetElement, SetField]
+Assignment = SetColumn | AddToColumn | PrependToColumn | SubtractFromColumn | SetElement | SetField
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class DeleteField:
     field: str
 
 
-DeleteTarget = Union[DeleteColumn, DeleteElement, DeleteField]
+DeleteTarget = DeleteColumn | DeleteElement | DeleteField
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Delete:
         return self.table.keyspace
 
 
-Modification = Union[Insert, InsertJson, Update, Delete]
+Modification = Insert | InsertJson | Update | Delete
 BatchKind = Literal["LOGGED", "UNLOGGED", "COUNTER"]
 
 
@@ -203,4 +203,4 @@ class Batch:
         return None
 
 
-DataStatement = Union[Select, Insert, InsertJson, Update, Delete, Batch]
+DataStatement = Select | Insert | InsertJson | Update | Delete | Batch

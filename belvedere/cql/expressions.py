@@ -11,7 +11,7 @@ clause, GROUP BY and nowhere else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 # --- types as written in DDL and casts ---------------------------------------------------------------
 
@@ -72,9 +72,17 @@ class CustomType:
     class_name: str
 
 
-TypeNode = Union[
-    NativeType, ListType, SetType, MapType, TupleType, VectorType, FrozenType, UserTypeName, CustomType
-]
+TypeNode = (
+    NativeType
+    | ListType
+    | SetType
+    | MapType
+    | TupleType
+    | VectorType
+    | FrozenType
+    | UserTypeName
+    | CustomType
+)
 
 # --- terms -------------------------------------------------------------------------------------------
 
@@ -225,27 +233,27 @@ class CountRows:
     """`COUNT(*)`."""
 
 
-Expression = Union[
-    Constant,
-    Null,
-    Marker,
-    ListLiteral,
-    SetLiteral,
-    MapLiteral,
-    UserTypeLiteral,
-    TupleLiteral,
-    FunctionCall,
-    Cast,
-    TypeHint,
-    Arithmetic,
-    Negation,
-    ColumnRef,
-    FieldAccess,
-    ElementAccess,
-    SliceAccess,
-    CellInfo,
-    CountRows,
-]
+Expression = (
+    Constant
+    | Null
+    | Marker
+    | ListLiteral
+    | SetLiteral
+    | MapLiteral
+    | UserTypeLiteral
+    | TupleLiteral
+    | FunctionCall
+    | Cast
+    | TypeHint
+    | Arithmetic
+    | Negation
+    | ColumnRef
+    | FieldAccess
+    | ElementAccess
+    | SliceAccess
+    | CellInfo
+    | CountRows
+)
 Term = Expression
 """An expression without column references (the parser guarantees it where a term is expected)."""
 
@@ -292,7 +300,7 @@ class Between:
     high: Term
 
 
-Operand = Union[Expression, InList, Between]
+Operand = Expression | InList | Between
 """InList or Marker with IN and NOT IN, Between with BETWEEN, else a term."""
 
 
@@ -346,9 +354,9 @@ class IndexExpression:
     value: Term
 
 
-Relation = Union[
-    ColumnRelation, NotNullRelation, TupleRelation, TokenRelation, ElementRelation, IndexExpression
-]
+Relation = (
+    ColumnRelation | NotNullRelation | TupleRelation | TokenRelation | ElementRelation | IndexExpression
+)
 
 
 @dataclass(frozen=True, slots=True)

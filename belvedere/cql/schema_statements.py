@@ -5,7 +5,7 @@ the families that are only recognised so that they can be refused by name (roles
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from belvedere.cql.expressions import (
     FunctionCall,
@@ -147,15 +147,15 @@ class DropCompactStorage:
     pass
 
 
-TableAction = Union[
-    AddColumns,
-    DropColumns,
-    RenameColumns,
-    AlterColumnType,
-    AlterColumnMask,
-    SetOptions,
-    DropCompactStorage,
-]
+TableAction = (
+    AddColumns
+    | DropColumns
+    | RenameColumns
+    | AlterColumnType
+    | AlterColumnMask
+    | SetOptions
+    | DropCompactStorage
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class AlterFieldType:
     type: TypeNode
 
 
-TypeAction = Union[AddField, RenameFields, AlterFieldType]
+TypeAction = AddField | RenameFields | AlterFieldType
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,20 +391,20 @@ class FunctionStatement:
         return None
 
 
-SchemaStatement = Union[
-    CreateKeyspace,
-    AlterKeyspace,
-    DropKeyspace,
-    CreateTable,
-    AlterTable,
-    DropTable,
-    Truncate,
-    CreateType,
-    AlterType,
-    DropType,
-    CreateMaterializedView,
-    AlterMaterializedView,
-    DropMaterializedView,
-    CreateIndex,
-    DropIndex,
-]
+SchemaStatement = (
+    CreateKeyspace
+    | AlterKeyspace
+    | DropKeyspace
+    | CreateTable
+    | AlterTable
+    | DropTable
+    | Truncate
+    | CreateType
+    | AlterType
+    | DropType
+    | CreateMaterializedView
+    | AlterMaterializedView
+    | DropMaterializedView
+    | CreateIndex
+    | DropIndex
+)
