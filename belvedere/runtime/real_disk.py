@@ -151,8 +151,11 @@ def _make_directory(path: str) -> None:
             missing.append(current)
             current = os.path.dirname(current) or "."
         for directory in reversed(missing):
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.mkdir(directory)
+            except FileExistsError:
+                if not os.path.isdir(directory):
+                    raise
             _sync_directory(os.path.dirname(directory) or ".")
 
 

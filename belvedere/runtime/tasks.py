@@ -34,8 +34,9 @@ class BackgroundTask:
         try:
             # Not `await task`: cancelling who waits must not cancel the work.
             await asyncio.wait([self._task])
-        finally:
+        except asyncio.CancelledError:
             self._waiters -= 1
+            raise
         if self._task.cancelled():
             return
         failure = self._task.exception()

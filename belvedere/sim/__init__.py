@@ -1,0 +1,1 @@
+"""A simulated world: product code run under virtual time, seeded scheduling and injected faults."""
