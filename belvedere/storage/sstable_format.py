@@ -28,6 +28,7 @@ ROW: Final = 3
 
 TOKEN: Final = "_token"
 KIND: Final = "_kind"
+KEY: Final = "_key"
 CK: Final = "_ck"
 END: Final = "_end"
 TS: Final = "_ts"
@@ -41,7 +42,13 @@ UNTIL: Final = "_until"
 #: `_until` of a row that does not expire.
 FOREVER: Final = 2**63 - 1
 
-_RESERVED: Final = frozenset((TOKEN, KIND, CK, END, TS, TTL, EXP, LIVE, DEL_TS, DEL_AT, UNTIL))
+#: Key types whose wire bytes follow from the readable column alone, bit by bit. A table with any other in
+#: its partition key also gets the `_key` column.
+_EXACT: Final = frozenset(
+    "tinyint smallint int bigint float double boolean text ascii blob uuid timeuuid timestamp date time".split()
+)
+
+_RESERVED: Final = frozenset((TOKEN, KIND, KEY, CK, END, TS, TTL, EXP, LIVE, DEL_TS, DEL_AT, UNTIL))
 _RESERVED_PREFIXES: Final = ("_ts.", "_ttl.", "_exp.", "_el.")
 
 
@@ -101,10 +108,16 @@ class Layout:
         return (*self.statics, *self.regulars)
 
     @cached_property
+    def has_key_column(self) -> bool:
+        return any(stored.column.type.name not in _EXACT for stored in self.partition_key)
+
+    @cached_property
     def all_fields(self) -> tuple[pa.Field, ...]:
         """Every field that a file of this table may have, in file order."""
         fields = [pa.field(TOKEN, pa.int64(), False), pa.field(KIND, pa.int8(), False)]
         fields += [pa.field(stored.name, arrow_type(stored.column.type)) for stored in self.keys]
+        if self.has_key_column:
+            fields.append(pa.field(KEY, pa.binary(), False))
         if self.clustering:
             fields += [pa.field(CK, pa.binary()), pa.field(END, pa.binary())]
         fields += [pa.field(stored.name, arrow_type(stored.column.type.frozen())) for stored in self.values]

@@ -1,0 +1,389 @@
+"""Stored partitions turned into Arrow tables in the shape of an sstable, column by column.
+
+Rows come in Python objects here (from a memtable, or the few that compaction must merge one by one), so
+every column is gathered by one comprehension and converted at once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from belvedere.model.ordering import split_partition_key
+from belvedere.model.rows import AnyCell, Complex, Deletion, Row, cut
+from belvedere.model.types import CQLType, ListType, MapType, SetType
+from belvedere.storage import sstable_format as fmt
+from belvedere.storage.columns import to_arrow
+from belvedere.storage.deletions import Coverage
+from belvedere.storage.partitions import StoredPartition
+from belvedere.storage.sstable_format import Layout, StoredColumn
+
+_encode_elements = msgspec.msgpack.Encoder(order="deterministic").encode
+_ROW_FIELDS = attrgetter("timestamp", "ttl", "expiry", "live", "deletion", "cells")
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Widest stamps seen. Seconds are those of expiries and deletions."""
+
+    min_timestamp: int = 2**63 - 1
+    max_timestamp: int = -(2**63)
+    min_second: int = 2**63 - 1
+    max_second: int = 0
+
+    def add_timestamps(self, low: int, high: int) -> None:
+        self.min_timestamp = min(self.min_timestamp, low)
+        self.max_timestamp = max(self.max_timestamp, high)
+
+    def add_seconds(self, low: int, high: int) -> None:
+        self.min_second = min(self.min_second, low)
+        self.max_second = max(self.max_second, high)
+
+    def add_deletion(self, deletion: Deletion) -> None:
+        self.add_timestamps(deletion[0], deletion[0])
+        self.add_seconds(deletion[1], deletion[1])
+
+    def add(self, other: "Bounds") -> None:
+        self.add_timestamps(other.min_timestamp, other.max_timestamp)
+        self.add_seconds(other.min_second, other.max_second)
+
+    def add_complex(self, cell: Complex) -> None:
+        if cell.deletion is not None:
+            self.add_deletion(cell.deletion)
+        for _, timestamp, _, expiry in cell.items.values():
+            self.add_timestamps(timestamp, timestamp)
+            if expiry:
+                self.add_seconds(expiry, expiry)
+
+
+@dataclass(slots=True)
+class _Entries:
+    """One list item per entry of the file."""
+
+    tokens: list[int] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    #: Entries of each partition; `tokens` and `keys` are per partition.
+    counts: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    cks: list[bytes] = field(default_factory=list)
+    ends: dict[int, bytes] = field(default_factory=dict)
+    rows: list[Row | None] = field(default_factory=list)
+    #: Deletions of entries that are no rows.
+    deletions: dict[int, Deletion] = field(default_factory=dict)
+    heads: int = 0
+
+
+def to_table(layout: Layout, partitions: Iterable[StoredPartition]) -> tuple[pa.Table, Bounds]:
+    """The partitions as a table with the columns they need, and the stamps inside their collections."""
+    entries = _flatten(partitions)
+    builder = _TableBuilder(layout, entries)
+    return builder.build(), builder.bounds
+
+
+def _flatten(partitions: Iterable[StoredPartition]) -> _Entries:
+    entries = _Entries()
+    tokens, keys, counts = entries.tokens, entries.keys, entries.counts
+    kinds, cks, rows = entries.kinds, entries.cks, entries.rows
+    for partition in partitions:
+        before = len(rows)
+        stored = partition.rows
+        if partition.deletion is not None or partition.ranges or partition.static is not None:
+            stored = _add_heads(entries, partition)
+        if len(stored) == 1:
+            ck, row = stored[0]
+            cks.append(ck)
+            rows.append(row)
+        else:
+            cks += [pair[0] for pair in stored]
+            rows += [pair[1] for pair in stored]
+        kinds += [fmt.ROW] * len(stored)
+        if len(rows) > before:
+            tokens.append(partition.token)
+            keys.append(partition.key)
+            counts.append(len(rows) - before)
+    return entries
+
+
+def _add_heads(entries: _Entries, partition: StoredPartition) -> Sequence[tuple[bytes, Row]]:
+    """Append what stands before a partition's rows; the rows that its own deletions leave."""
+
+    def add(kind: int, ck: bytes, row: Row | None) -> int:
+        entries.kinds.append(kind)
+        entries.cks.append(ck)
+        entries.rows.append(row)
+        entries.heads += 1
+        return len(entries.rows) - 1
+
+    deletion, static = partition.deletion, partition.static
+    if deletion is not None:
+        entries.deletions[add(fmt.PARTITION_DELETION, b"", None)] = deletion
+    for found in sorted(partition.ranges, key=lambda r: (r.start, r.end)):
+        index = add(fmt.RANGE_DELETION, found.start, None)
+        entries.ends[index] = found.end
+        entries.deletions[index] = found.deletion
+    if static is not None:
+        kept = static if deletion is None else cut(static, deletion)
+        if kept is not None:
+            add(fmt.STATIC_ROW, b"", kept)
+    if deletion is None and not partition.ranges:
+        return partition.rows
+    # A file's own deletions are applied before it is written, so that it can be read by itself.
+    coverage = Coverage(deletion, partition.ranges)
+    kept_rows: list[tuple[bytes, Row]] = []
+    for ck, row in partition.rows:
+        covering = coverage.of(ck)
+        left = row if covering is None else cut(row, covering)
+        if left is not None:
+            kept_rows.append((ck, left))
+    return kept_rows
+
+
+class _TableBuilder:
+    def __init__(self, layout: Layout, entries: _Entries) -> None:
+        self.layout = layout
+        self.entries = entries
+        self.bounds = Bounds()
+        self.size = len(entries.rows)
+        self.columns: dict[str, pa.Array] = {}
+
+    def build(self) -> pa.Table:
+        entries, layout = self.entries, self.layout
+        self._keys()
+        rows = [row for row in entries.rows if row is not None]
+        fields = list(zip(*map(_ROW_FIELDS, rows), strict=True)) if rows else [()] * 6
+        kinds = np.fromiter(entries.kinds, np.int8, self.size)
+        self.columns[fmt.KIND] = pa.array(kinds)
+        self._stamps(fields, kinds)
+        cells: Sequence[list[AnyCell]] = fields[5]
+        if not entries.heads:
+            self._cells(layout.regulars, layout.table.regular_ordinals, cells, None)
+            self._cells(layout.statics, layout.table.static_ordinals, [], _scatter(self.size, []))
+        else:
+            of_rows = kinds[kinds >= fmt.STATIC_ROW] == fmt.ROW
+            split: list[list[list[AnyCell]]] = [[], []]
+            for is_row, row_cells in zip(of_rows.tolist(), cells, strict=True):
+                split[is_row].append(row_cells)
+            places = _scatter(self.size, np.flatnonzero(kinds == fmt.STATIC_ROW))
+            self._cells(layout.statics, layout.table.static_ordinals, split[0], places)
+            places = _scatter(self.size, np.flatnonzero(kinds == fmt.ROW))
+            self._cells(layout.regulars, layout.table.regular_ordinals, split[1], places)
+        schema = layout.schema(self.columns)
+        partial = {name: self.columns[name] for name in schema.names if name in self.columns}
+        self.columns[fmt.UNTIL] = until_of(layout, partial, self.size)
+        return pa.table([self.columns[name] for name in schema.names], schema=schema)
+
+    def _keys(self) -> None:
+        entries, columns = self.entries, self.columns
+        counts = np.fromiter(entries.counts, np.int64, len(entries.counts))
+        repeat: Callable[[pa.Array], pa.Array] = lambda array: array  # noqa: E731
+        if self.size != len(entries.counts):
+            indices = pa.array(np.repeat(np.arange(len(counts)), counts))
+            repeat = lambda array: array.take(indices)  # noqa: E731
+        columns[fmt.TOKEN] = repeat(pa.array(entries.tokens, pa.int64()))
+        stored = self.layout.partition_key
+        if len(stored) == 1:
+            parts: list[Sequence[bytes]] = [entries.keys]
+        else:
+            parts = list(zip(*(split_partition_key(key, len(stored)) for key in entries.keys), strict=True))
+            parts = parts or [[] for _ in stored]
+        for one, values in zip(stored, parts, strict=True):
+            columns[one.name] = repeat(to_arrow(one.column.type, list(values)))
+        if self.layout.has_key_column:
+            columns[fmt.KEY] = repeat(pa.array(entries.keys, pa.binary()))
+        if self.layout.clustering:
+            self._clustering()
+
+    def _clustering(self) -> None:
+        entries, columns = self.entries, self.columns
+        stored = self.layout.clustering
+        columns[fmt.CK] = pa.array(entries.cks, pa.binary())
+        if entries.ends:
+            columns[fmt.END] = pa.array([entries.ends.get(i) for i in range(self.size)], pa.binary())
+        decode = self.layout.table.clustering_order.decode
+        if not entries.heads:
+            decoded = list(zip(*map(decode, entries.cks), strict=True)) or [() for _ in stored]
+        else:
+            nothing: list[bytes | None] = [None] * len(stored)
+            pairs = zip(entries.kinds, entries.cks, strict=True)
+            decoded = list(zip(*(decode(ck) if kind == fmt.ROW else nothing for kind, ck in pairs), strict=True))
+        for one, values in zip(stored, decoded, strict=True):
+            columns[one.name] = to_arrow(one.column.type, list(values))
+
+    def _stamps(self, fields: Sequence[Sequence[Any]], kinds: NDArray[np.int8]) -> None:
+        """The row's own stamp and deletions."""
+        columns = self.columns
+        timestamps, ttls, expiries, live, deletions, _ = fields
+        place: Callable[[pa.Array], pa.Array] = lambda array: array  # noqa: E731
+        if len(timestamps) != self.size:
+            scatter = _scatter(self.size, np.flatnonzero(kinds >= fmt.STATIC_ROW))
+            place = lambda array: array.take(scatter)  # noqa: E731
+        columns[fmt.TS] = place(pa.array(timestamps, pa.int64()))
+        columns[fmt.LIVE] = pc.fill_null(place(pa.array(live, pa.bool_())), False)
+        if any(ttls) or any(expiries):
+            columns[fmt.TTL] = place(pa.array([ttl or None for ttl in ttls], pa.int32()))
+            columns[fmt.EXP] = place(pa.array([expiry or None for expiry in expiries], pa.int64()))
+        own = self.entries.deletions
+        if not own and not any(deletion is not None for deletion in deletions):
+            return
+        by_entry = [
+            own.get(index) if row is None else row.deletion for index, row in enumerate(self.entries.rows)
+        ]
+        columns[fmt.DEL_TS] = pa.array([None if d is None else d[0] for d in by_entry], pa.int64())
+        columns[fmt.DEL_AT] = pa.array([None if d is None else d[1] for d in by_entry], pa.int64())
+
+    def _cells(
+        self,
+        stored: Sequence[StoredColumn],
+        ordinals: int,
+        cells: Sequence[list[AnyCell]],
+        places: pa.Array | None,
+    ) -> None:
+        """Value columns; `places` says for each entry which of the rows it is, if not all are."""
+        by_ordinal = _transpose(cells, ordinals, stored)
+        for one in stored:
+            values = by_ordinal[one.column.position] if cells else ()
+            made = self._complex(one, values) if one.is_multicell else _plain(one, values)
+            for name, array in made.items():
+                self.columns[name] = array if places is None else array.take(places)
+
+    def _complex(self, one: StoredColumn, values: Sequence[AnyCell]) -> dict[str, pa.Array]:
+        frozen = one.column.type.frozen()
+        readable: list[bytes | None] = []
+        exact: list[bytes | None] = []
+        expiries: list[int | None] = []
+        for value in values:
+            if value is None:
+                readable.append(None)
+                exact.append(None)
+                expiries.append(None)
+                continue
+            assert isinstance(value, Complex)
+            self.bounds.add_complex(value)
+            exact.append(_encode_elements(value))
+            readable.append(readable_value(frozen, value))
+            expiries.append(_last_expiry(value))
+        made = {one.name: to_arrow(frozen, readable), one.elements: pa.array(exact, pa.binary())}
+        if any(expiry is not None for expiry in expiries):
+            made[one.exp] = pa.array(expiries, pa.int64())
+        return made
+
+
+def _transpose(
+    cells: Sequence[list[AnyCell]], ordinals: int, stored: Sequence[StoredColumn]
+) -> Sequence[Sequence[AnyCell]]:
+    """Cells by ordinal. Rows written before a column was added are shorter than the table."""
+    wanted = max((one.column.position + 1 for one in stored), default=0)
+    widths = set(map(len, cells))
+    if len(widths) == 1 and min(widths) >= wanted:
+        return list(zip(*cells, strict=True))
+    width = max(wanted, ordinals, *widths) if widths else wanted
+    return list(zip(*(row + [None] * (width - len(row)) for row in cells), strict=True))
+
+
+def _plain(one: StoredColumn, values: Sequence[AnyCell]) -> dict[str, pa.Array]:
+    """An ordinary column, with stamps of its own where cells do not share the row's."""
+    kind: CQLType = one.column.type
+    if set(map(type, values)) <= {bytes, type(None)}:
+        return {one.name: to_arrow(kind, list(values))}  # type: ignore[arg-type]
+    wire: list[bytes | None] = []
+    timestamps: list[int | None] = []
+    ttls: list[int | None] = []
+    expiries: list[int | None] = []
+    for value in values:
+        if type(value) is tuple:
+            wire.append(value[0])
+            timestamps.append(value[1])
+            ttls.append(value[2] or None)
+            expiries.append(value[3] or None)
+        else:
+            wire.append(value)  # type: ignore[arg-type]
+            timestamps.append(None)
+            ttls.append(None)
+            expiries.append(None)
+    made = {one.name: to_arrow(kind, wire), one.ts: pa.array(timestamps, pa.int64())}
+    if any(ttls):
+        made[one.ttl] = pa.array(ttls, pa.int32())
+    if any(expiries):
+        made[one.exp] = pa.array(expiries, pa.int64())
+    return made
+
+
+def _scatter(size: int, places: Any) -> pa.Array:
+    """Indices that spread an array of len(places) items over `size` entries, null elsewhere."""
+    indices = np.zeros(size, np.int64)
+    missing = np.ones(size, np.bool_)
+    indices[places] = np.arange(len(places))
+    missing[places] = False
+    return pa.array(indices, mask=missing)
+
+
+def readable_value(frozen: CQLType, cell: Complex) -> bytes | None:
+    """Live elements as one frozen value, for readers that know nothing of cells; None if there is none."""
+    live = [(path, item[0]) for path, item in cell.items.items() if item[0] is not None]
+    if not live:
+        return None
+    if isinstance(frozen, ListType):
+        return frozen.build([value for _, value in sorted(live, key=lambda pair: _time_order(pair[0]))])
+    if isinstance(frozen, SetType):
+        to_key = frozen.element.to_key
+        return frozen.build(sorted((path for path, _ in live), key=to_key))
+    if isinstance(frozen, MapType):
+        key_of = frozen.key.to_key
+        return frozen.build(sorted(live, key=lambda pair: key_of(pair[0])))
+    fields: list[bytes | None] = [None] * len(frozen.children())
+    for path, value in live:
+        index = int.from_bytes(path, "big")
+        if index < len(fields):
+            fields[index] = value
+    return frozen.build(fields)  # type: ignore[attr-defined, no-any-return]
+
+
+def _time_order(path: bytes) -> tuple[int, bytes]:
+    """List positions are time UUIDs: by their 60-bit time, then by bytes."""
+    if len(path) != 16:
+        return 0, path
+    high = int.from_bytes(path[6:8], "big") & 0x0FFF
+    return (high << 48) | (int.from_bytes(path[4:6], "big") << 32) | int.from_bytes(path[:4], "big"), path[8:]
+
+
+def _last_expiry(cell: Complex) -> int | None:
+    """The second at which the last element expires; None if one stays, or nothing is alive."""
+    last = 0
+    for value, _, ttl, expiry in cell.items.values():
+        if value is not None:
+            if not ttl:
+                return None
+            last = max(last, expiry)
+    return last or None
+
+
+def until_of(layout: Layout, columns: dict[str, pa.Array], size: int) -> pa.Array:
+    """For each entry the second from which nothing of it is alive any more; 0 if nothing is now."""
+    until = np.where(_flags(columns[fmt.LIVE]), _expiry(columns, fmt.EXP, size), 0)
+    for stored in layout.values:
+        values = columns[stored.name]
+        if values.null_count == size:
+            continue
+        expiry = _expiry(columns, stored.exp, size)
+        if not stored.is_multicell and fmt.EXP in columns:
+            shares_stamp = True if stored.ts not in columns else ~_flags(columns[stored.ts].is_valid())
+            expiry = np.where(shares_stamp, _expiry(columns, fmt.EXP, size), expiry)
+        until = np.maximum(until, np.where(_flags(values.is_valid()), expiry, 0))
+    return pa.array(until)
+
+
+def _expiry(columns: dict[str, pa.Array], name: str, size: int) -> NDArray[np.int64]:
+    found = columns.get(name)
+    if found is None:
+        return np.full(size, fmt.FOREVER)
+    return np.asarray(pc.fill_null(found, fmt.FOREVER))
+
+
+def _flags(array: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.bool_)
