@@ -1,13 +1,13 @@
 """Native functions: how they are described, found by name and arguments, and called.
 
-`lookup` follows Cassandra's resolution: an overload that fits exactly wins, else the only one that fits at all.
+`lookup` resolves as Cassandra does: an overload that fits exactly wins, else the only one that fits at all.
 The functions themselves live in the `functions_*` modules; each registers what it offers in `REGISTRY`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from belvedere.model.schema import Table
 from belvedere.model.types import CQLType
@@ -219,8 +219,7 @@ def _fit_all(function: AnyFunction, arguments: tuple[Argument, ...]) -> Fit:
     if len(arguments) != len(function.argument_types):
         return Fit.NONE
     fits = (
-        argument.fit(expected)
-        for argument, expected in zip(arguments, function.argument_types, strict=True)
+        argument.fit(expected) for argument, expected in zip(arguments, function.argument_types, strict=True)
     )
     return min(fits, default=Fit.EXACT)
 
@@ -283,5 +282,3 @@ def known_types(request: Request) -> tuple[CQLType, ...]:
 def check_count(request: Request, *allowed: int, takes: str = "any") -> None:
     if len(request.arguments) not in allowed:
         raise InvalidRequest(f"Invalid number of arguments for function system.{request.name}({takes})")
-
-

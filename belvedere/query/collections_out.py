@@ -1,0 +1,36 @@
+"""Cells of non-frozen collections and user types, put together into one wire value."""
+
+from belvedere.model.rows import Cell, Complex
+from belvedere.model.types import TIMEUUID, CQLType, ListType, MapType, SetType, UserType
+
+
+def sorted_items(type_: CQLType, cell: Complex) -> list[tuple[bytes, Cell]]:
+    """(path, cell) in the collection's own order."""
+    items = cell.items.items()
+    if isinstance(type_, ListType):
+        return sorted(items, key=lambda item: TIMEUUID.to_key(item[0]))
+    if isinstance(type_, SetType):
+        element_key = type_.element.to_key
+        return sorted(items, key=lambda item: element_key(item[0]))
+    if isinstance(type_, MapType):
+        map_key = type_.key.to_key
+        return sorted(items, key=lambda item: map_key(item[0]))
+    return sorted(items)
+
+
+def assemble(type_: CQLType, cell: Complex) -> bytes | None:
+    """The wire value of live cells; an empty collection is null."""
+    if not cell.items:
+        return None
+    if isinstance(type_, UserType):
+        fields: list[bytes | None] = [None] * len(type_.types)
+        for path, (value, *_) in cell.items.items():
+            fields[int.from_bytes(path, "big")] = value
+        return type_.build(fields)
+    items = sorted_items(type_, cell)
+    if isinstance(type_, SetType):
+        return type_.build([path for path, _ in items])
+    if isinstance(type_, ListType):
+        return type_.build([cell[0] or b"" for _, cell in items])
+    assert isinstance(type_, MapType)
+    return type_.build([(path, cell[0] or b"") for path, cell in items])
