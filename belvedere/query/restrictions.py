@@ -30,7 +30,8 @@ from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN, KeySlice
 
 NEEDS_FILTERING = (
     "Cannot execute this query as it might involve data filtering and thus may have unpredictable "
-    "performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING"
+    "performance. If you want to execute this query despite the performance "
+    "unpredictability, use ALLOW FILTERING"
 )
 
 
