@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import random
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 from belvedere.runtime.errors import AlreadyLocked, DiskBroken, DiskError, DiskFull, ReadOnlyDisk
@@ -30,8 +32,9 @@ class DiskFaults:
 class MachineDisk:
     """The hardware of one machine: outlives its incarnations."""
 
-    def __init__(self, machine: str, generator: random.Random) -> None:
+    def __init__(self, machine: str, generator: random.Random, record: Callable[[str, str], None]) -> None:
         self.machine = machine
+        self._record = record
         self.files = FileSystem()
         self.faults = DiskFaults()
         self.generator = generator
@@ -40,7 +43,9 @@ class MachineDisk:
 
     def crash(self, *, lose_unsynced: bool) -> None:
         if lose_unsynced:
-            self.torn_writes += self.files.crash(self.generator)
+            torn = self.files.crash(self.generator)
+            self.torn_writes += torn
+            self._record("disk.crash", f"{self.machine} torn {torn}")
         self._locks.clear()
 
     # For tests and checkers, outside of time.
@@ -98,12 +103,15 @@ class MachineDisk:
         length = change.length if isinstance(change, Resize) else change.offset + len(change.data)
         self.check_write(path, length - len(file.content))
         file.change(change)
+        content = zlib.crc32(change.data) if isinstance(change, Write) else 0
+        self._record("disk.change", f"{self.machine}:{path} {length} {content:08x}")
 
     def sync(self, file: File, path: str, changes: int) -> None:
         if self.faults.broken_syncs and self.generator.random() < self.faults.broken_syncs:
             file.forget(changes)
             raise DiskBroken("input/output error", path)
         file.make_durable(changes)
+        self._record("disk.sync", f"{self.machine}:{path} {changes}")
 
 
 class SimAppendFile:

@@ -1,6 +1,7 @@
 """One simulated connection: two ends and a pipe in each direction."""
 
 import collections
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class Pipe:
             self._hold()
             return
         piece = self._travelling.popleft()
-        self._fabric.record("net.arrive", f"{self.receiver.label} {len(piece)}")
+        self._fabric.record("net.arrive", f"{self.receiver.label} {len(piece)} {zlib.crc32(piece):08x}")
         self.receiver.receive(piece)
 
     def _hold(self) -> None:

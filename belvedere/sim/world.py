@@ -74,6 +74,8 @@ class World:
         self._clocks: dict[str, MachineClock] = {}
         self._lives: dict[str, int] = {}
         self._running: dict[str, Incarnation] = {}
+        # For scenarios: when and where to strike.
+        self.fault_random = stream(seed, "fault plan")
         self._faults = stream(seed, "faults")
         self._buggify = buggify
         self._buggify_random = stream(seed, "buggify")
@@ -109,7 +111,9 @@ class World:
     def disk(self, machine: str) -> MachineDisk:
         found = self._disks.get(machine)
         if found is None:
-            found = self._disks[machine] = MachineDisk(machine, stream(self.seed, "disk", machine))
+            found = self._disks[machine] = MachineDisk(
+                machine, stream(self.seed, "disk", machine), self.record
+            )
         return found
 
     def machine_clock(self, machine: str) -> MachineClock:
