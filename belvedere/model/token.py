@@ -104,7 +104,7 @@ def tokens_of(keys: Sequence[bytes]) -> Tokens:
     """The tokens of many keys."""
     lengths = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
     data = b"".join(keys)
-    if len(keys) and lengths[0] * len(keys) == len(data) and (lengths == lengths[0]).all():
+    if data and (lengths == lengths[0]).all():
         return tokens_of_fixed(data, int(lengths[0]))
     offsets = np.zeros(len(keys) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -114,8 +114,8 @@ def tokens_of(keys: Sequence[bytes]) -> Tokens:
 def tokens_of_fixed(data: Any, width: int) -> Tokens:
     """The tokens of keys of one width, given as one buffer without gaps."""
     raw = np.frombuffer(data, dtype=np.uint8)
-    if width == 0:
-        raise ValueError("keys of no width cannot be counted")
+    if width < 1:
+        raise ValueError("keys without bytes cannot be counted")
     rows = raw.reshape(-1, width)
     tokens = np.empty(len(rows), dtype=np.int64)
     for start in range(0, len(rows), _CHUNK):
@@ -131,7 +131,7 @@ def tokens_of_offsets(offsets: NDArray[np.integer[Any]], data: Any) -> Tokens:
     tokens = np.full(len(starts), MIN_TOKEN, dtype=np.int64)
     by_length = np.argsort(lengths, kind="stable")
     widths, firsts = np.unique(lengths[by_length], return_index=True)
-    for width, group in zip(widths.tolist(), np.split(by_length, firsts[1:]), strict=True):
+    for width, group in zip(widths.tolist(), np.split(by_length, firsts[1:]), strict=False):
         if width == 0:
             continue
         columns = np.arange(width)

@@ -197,7 +197,8 @@ class FloatType(_FloatingPoint):
     def _shortest(self, value: float) -> str:
         """The shortest decimal text that reads back as this float."""
         wire = self._struct.pack(value)
-        for digits in range(6, 9):
+        # Every text of up to six digits survives, except among the subnormal numbers.
+        for digits in range(6 if abs(value) > 1e-37 else 2, 9):
             text = f"{value:.{digits}g}"
             try:
                 if self._struct.pack(float(text)) == wire:
