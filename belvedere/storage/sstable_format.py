@@ -45,7 +45,8 @@ FOREVER: Final = 2**63 - 1
 #: Key types whose wire bytes follow from the readable column alone, bit by bit. A table with any other in
 #: its partition key also gets the `_key` column.
 _EXACT: Final = frozenset(
-    "tinyint smallint int bigint float double boolean text ascii blob uuid timeuuid timestamp date time".split()
+    ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "text", "ascii", "blob")
+    + ("uuid", "timeuuid", "timestamp", "date", "time")
 )
 
 _RESERVED: Final = frozenset((TOKEN, KIND, KEY, CK, END, TS, TTL, EXP, LIVE, DEL_TS, DEL_AT, UNTIL))
@@ -249,7 +250,7 @@ class SSTableFacts(msgspec.Struct, frozen=True):
     #: Bounds of all write times; never narrower than the truth.
     min_timestamp: int
     max_timestamp: int
-    #: Bounds of the seconds at which something expires or was deleted; both 0 if there is nothing of the kind.
+    #: Bounds of the seconds at which something expires or was deleted; both 0 if nothing does or was.
     min_second: int
     max_second: int
     first_version: int

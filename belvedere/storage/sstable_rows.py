@@ -211,7 +211,9 @@ class _TableBuilder:
         else:
             nothing: list[bytes | None] = [None] * len(stored)
             pairs = zip(entries.kinds, entries.cks, strict=True)
-            decoded = list(zip(*(decode(ck) if kind == fmt.ROW else nothing for kind, ck in pairs), strict=True))
+            decoded = list(
+                zip(*(decode(ck) if kind == fmt.ROW else nothing for kind, ck in pairs), strict=True)
+            )
         for one, values in zip(stored, decoded, strict=True):
             columns[one.name] = to_arrow(one.column.type, list(values))
 

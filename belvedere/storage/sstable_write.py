@@ -69,9 +69,7 @@ def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.schema.equals(schema, check_metadata=True):
         return table
     have = set(table.column_names)
-    columns = [
-        table.column(f.name) if f.name in have else pa.nulls(table.num_rows, f.type) for f in schema
-    ]
+    columns = [table.column(f.name) if f.name in have else pa.nulls(table.num_rows, f.type) for f in schema]
     return pa.table(columns, schema=schema)
 
 
