@@ -2,7 +2,7 @@
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from belvedere.cql.errors import CQLSyntaxError
@@ -64,7 +64,6 @@ def parse_all(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25), st.sampled_from(["", " "]))
-@settings(max_examples=300)
 def test_token_soup(pieces: list[str], glue: str) -> None:
     parse_all(glue.join(pieces))
 
@@ -80,7 +79,6 @@ def test_any_text(text: str) -> None:
         st.tuples(st.integers(0, 60), st.integers(0, 3), st.sampled_from(PIECES)), min_size=1, max_size=3
     ),
 )
-@settings(max_examples=300)
 def test_mutated_statements(seed: str, edits: list[tuple[int, int, str]]) -> None:
     tokens = tokenize(seed)
     for place, removed, added in edits:
