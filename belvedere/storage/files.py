@@ -1,0 +1,66 @@
+"""A tablet's sstables as long as somebody reads them.
+
+A file is deleted when it is out of the manifest for certain and nobody holds it: readers, compaction and
+snapshots pin the files they look at.
+"""
+
+from collections.abc import Callable, Iterable
+
+from belvedere.storage.cache import GroupCache
+from belvedere.storage.manifest import ManifestFile
+from belvedere.storage.sstable_format import SSTableFacts
+from belvedere.storage.sstable_group import DecodedGroup
+from belvedere.storage.sstable_read import SSTable
+
+#: The node's decoded row groups.
+SSTableCache = GroupCache[DecodedGroup]
+
+
+class LiveFile:
+    __slots__ = ("_on_unused", "facts", "number", "obsolete", "path", "pins", "sstable")
+
+    def __init__(
+        self, number: int, path: str, sstable: SSTable, on_unused: Callable[["LiveFile"], None]
+    ) -> None:
+        self.number = number
+        self.path = path
+        self.sstable = sstable
+        self.facts: SSTableFacts = sstable.facts
+        self.pins = 0
+        self.obsolete = False
+        self._on_unused = on_unused
+
+    @property
+    def entry(self) -> ManifestFile:
+        return ManifestFile(self.number, self.facts)
+
+    def pin(self) -> None:
+        self.pins += 1
+
+    def unpin(self) -> None:
+        self.pins -= 1
+        if self.obsolete and not self.pins:
+            self._on_unused(self)
+
+    def retire(self) -> None:
+        """The manifest does not name the file any more, for certain."""
+        self.obsolete = True
+        if not self.pins:
+            self._on_unused(self)
+
+
+class Pinned:
+    """`with Pinned(files):` keeps them on disk."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: Iterable[LiveFile]) -> None:
+        self._files = tuple(files)
+
+    def __enter__(self) -> None:
+        for file in self._files:
+            file.pin()
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            file.unpin()

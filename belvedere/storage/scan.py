@@ -1,0 +1,209 @@
+"""Reading many partitions in token order: cursors over memtables and files, merged position by position."""
+
+from collections.abc import Sequence
+
+from belvedere.runtime.api import Runtime
+from belvedere.storage.files import LiveFile, Pinned
+from belvedere.storage.memtable import MemPartition, Memtable
+from belvedere.storage.merge import (
+    LiveColumns,
+    Rows,
+    coverage_of,
+    in_slices,
+    merged_rows,
+    visible_rows,
+    visible_static,
+)
+from belvedere.storage.partitions import StoredPartition
+from belvedere.storage.reads import (
+    KeySlice,
+    PartitionRead,
+    PartitionRows,
+    Position,
+    RangeRead,
+    ScanPage,
+)
+from belvedere.storage.tablet_reads import SliceMerge, memory_piece
+
+#: How far cursors look ahead, and how often a long scan lets others run.
+_MEMORY_POSITIONS = 1024
+_FILE_ROWS = 4096
+_FEWEST_FILE_ROWS = 256
+_PARTITIONS_PER_TURN = 2000
+#: Partitions of a memtable with more rows than this are read in pieces when there is a limit.
+_LARGE_PARTITION = 4096
+
+
+def after_partition(position: Position) -> Position:
+    """The smallest position behind a partition."""
+    return (position[0], position[1] + b"\0")
+
+
+class _MemoryCursor:
+    def __init__(self, memtable: Memtable, start: Position, end_token: int) -> None:
+        self._memtable = memtable
+        self._end_token = end_token
+        self._next = start
+        self._ahead: list[Position] = []
+        self._finished = False
+
+    @property
+    def head(self) -> Position | None:
+        return self._ahead[-1] if self._ahead else None
+
+    def fill(self) -> None:
+        if self._ahead or self._finished:
+            return
+        found = self._memtable.positions_from(self._next, self._end_token, _MEMORY_POSITIONS)
+        self._finished = len(found) < _MEMORY_POSITIONS
+        if found:
+            self._next = after_partition(found[-1])
+        found.reverse()
+        self._ahead = found
+
+    def take(self) -> MemPartition:
+        return self._memtable.partitions[self._ahead.pop()[1]]
+
+
+class _FileCursor:
+    def __init__(self, file: LiveFile, start: Position, end_token: int, rows: int) -> None:
+        self._file = file
+        self._end_token = end_token
+        self._next: Position | None = start
+        self._rows = rows
+        self._ahead: list[StoredPartition] = []
+        if file.facts.max_token < start[0] or file.facts.min_token > end_token:
+            self._next = None
+
+    @property
+    def head(self) -> Position | None:
+        return (self._ahead[-1].token, self._ahead[-1].key) if self._ahead else None
+
+    async def fill(self) -> None:
+        while not self._ahead and self._next is not None:
+            found, self._next = await self._file.table.batch(self._next, self._end_token, self._rows)
+            found.reverse()
+            self._ahead = found
+
+    def take(self) -> StoredPartition:
+        return self._ahead.pop()
+
+
+class _Scan:
+    def __init__(
+        self,
+        memtables: Sequence[Memtable],
+        files: Sequence[LiveFile],
+        read: RangeRead,
+        now: int,
+        columns: LiveColumns,
+    ) -> None:
+        self._read = read
+        self._now = now
+        self._columns = columns
+        rows = _FILE_ROWS
+        if read.limit:
+            rows = min(_FILE_ROWS, max(_FEWEST_FILE_ROWS, read.limit + 1))
+        self._memory = [_MemoryCursor(memtable, read.start, read.end_token) for memtable in memtables]
+        self._files = [_FileCursor(file, read.start, read.end_token, rows) for file in files]
+        self._count = 0
+        self.page = ScanPage()
+
+    async def next_position(self) -> Position | None:
+        for file in self._files:
+            if file.head is None:
+                await file.fill()
+        for memory in self._memory:
+            memory.fill()
+        heads = [cursor.head for cursor in (*self._memory, *self._files)]
+        return min((head for head in heads if head is not None), default=None)
+
+    def add_partition(self, position: Position) -> bool:
+        """Merge the partition at `position` into the page; False when the page is full."""
+        stored = [cursor.take() for cursor in self._files if cursor.head == position]
+        memory = [cursor.take() for cursor in self._memory if cursor.head == position]
+        read = self._read
+        slices = read.slices
+        if read.first_slices is not None and position == read.start:
+            slices = read.first_slices
+        left = read.limit - self._count if read.limit else 0
+        limit = (
+            min(left, read.partition_limit) if left and read.partition_limit else left or read.partition_limit
+        )
+        found = self._merge(position, stored, memory, slices, limit)
+        if found.more and len(found.rows) == read.partition_limit and (not left or len(found.rows) < left):
+            found.more = False
+        for partition in memory:
+            # Also where nothing is left to see: a deletion that is not yet durable tells something, too.
+            self.page.after = max(self.page.after, partition.after)
+        if found.rows or found.static is not None:
+            self.page.partitions.append(found)
+            self._count += max(1, len(found.rows))
+        if read.limit and self._count >= read.limit:
+            self.page.next = position if found.more else after_partition(position)
+            return False
+        return True
+
+    def _merge(
+        self,
+        position: Position,
+        stored: list[StoredPartition],
+        memory: list[MemPartition],
+        slices: tuple[KeySlice, ...],
+        limit: int,
+    ) -> PartitionRows:
+        if limit and any(len(partition.order) > _LARGE_PARTITION for partition in memory):
+            return self._merge_in_pieces(position, stored, memory, slices, limit)
+        sources = [
+            StoredPartition(s.token, s.key, s.deletion, s.ranges, s.static, in_slices(s.rows, slices))
+            for s in stored
+        ]
+        sources += [partition.stored(slices) for partition in memory]
+        coverage = coverage_of(sources)
+        rows: Rows = merged_rows(sources)
+        if self._read.reverse:
+            rows = rows[::-1]
+        seen, looked = visible_rows(rows, coverage, self._now, self._columns, limit)
+        static = visible_static(sources, coverage.partition, self._now, self._columns)
+        more = bool(limit) and len(seen) == limit and looked < len(rows)
+        return PartitionRows(position[0], position[1], static, seen, 0, more)
+
+    def _merge_in_pieces(
+        self,
+        position: Position,
+        stored: list[StoredPartition],
+        memory: list[MemPartition],
+        slices: tuple[KeySlice, ...],
+        limit: int,
+    ) -> PartitionRows:
+        reverse = self._read.reverse
+        read = PartitionRead(position[0], position[1], slices, reverse, limit)
+        merge = SliceMerge(read, self._now, self._columns)
+        while not merge.done:
+            sources = [memory_piece(p, merge.slices, merge.piece, reverse) for p in memory]
+            for s in stored:
+                rows = in_slices(s.rows, merge.slices)
+                rows = rows[-merge.piece :] if reverse else rows[: merge.piece]
+                sources.append(StoredPartition(s.token, s.key, s.deletion, s.ranges, s.static, rows))
+            merge.feed(sources)
+        return merge.result
+
+
+async def scan(
+    runtime: Runtime,
+    memtables: Sequence[Memtable],
+    files: Sequence[LiveFile],
+    read: RangeRead,
+    now: int,
+    columns: LiveColumns,
+) -> ScanPage:
+    run = _Scan(memtables, files, read, now, columns)
+    looked = 0
+    with Pinned(files):
+        while (position := await run.next_position()) is not None:
+            if not run.add_partition(position):
+                break
+            looked += 1
+            if looked % _PARTITIONS_PER_TURN == 0:
+                await runtime.clock.sleep(0)
+    return run.page
