@@ -271,4 +271,4 @@ def _oldest_in_cell(row: Row, cell: AnyCell) -> int:
     if isinstance(cell, Complex):
         oldest = min((item[1] for item in cell.items.values()), default=MAX_TOKEN)
         return oldest if cell.deletion is None else min(oldest, cell.deletion[0])
-    return cell[1]  # type: ignore[index, return-value]
+    return cell[1]  # type: ignore[index]

@@ -16,6 +16,7 @@ from belvedere.storage.merge import (
 )
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import (
+    EVERYTHING,
     KeySlice,
     PartitionRead,
     PartitionRows,
@@ -72,21 +73,33 @@ class _FileCursor:
         self._next: Position | None = start
         self._rows = rows
         self._ahead: list[StoredPartition] = []
+        #: A partition that is better read in pieces than whole, if it comes next.
+        self._wide: Position | None = None
         if file.facts.max_token < start[0] or file.facts.min_token > end_token:
             self._next = None
 
     @property
     def head(self) -> Position | None:
-        return (self._ahead[-1].token, self._ahead[-1].key) if self._ahead else None
+        if self._ahead:
+            return (self._ahead[-1].token, self._ahead[-1].key)
+        return self._wide
 
     async def fill(self) -> None:
-        while not self._ahead and self._next is not None:
-            found, self._next = await self._file.table.batch(self._next, self._end_token, self._rows)
+        while self.head is None and self._next is not None:
+            if self._file.sstable.is_wide(self._next):
+                self._wide = self._next
+                self._next = after_partition(self._wide)
+                return
+            found, self._next = await self._file.sstable.batch(self._next, self._end_token, self._rows)
             found.reverse()
             self._ahead = found
 
-    def take(self) -> StoredPartition:
-        return self._ahead.pop()
+    def take(self) -> StoredPartition | LiveFile:
+        """The partition, or the file to read it from in pieces."""
+        if self._ahead:
+            return self._ahead.pop()
+        self._wide = None
+        return self._file
 
 
 class _Scan:
@@ -115,12 +128,15 @@ class _Scan:
                 await file.fill()
         for memory in self._memory:
             memory.fill()
-        heads = [cursor.head for cursor in (*self._memory, *self._files)]
+        heads = [memory.head for memory in self._memory]
+        heads += [file.head for file in self._files]
         return min((head for head in heads if head is not None), default=None)
 
-    def add_partition(self, position: Position) -> bool:
+    async def add_partition(self, position: Position) -> bool:
         """Merge the partition at `position` into the page; False when the page is full."""
-        stored = [cursor.take() for cursor in self._files if cursor.head == position]
+        taken = [cursor.take() for cursor in self._files if cursor.head == position]
+        wide = [one for one in taken if isinstance(one, LiveFile)]
+        stored = [one for one in taken if isinstance(one, StoredPartition)]
         memory = [cursor.take() for cursor in self._memory if cursor.head == position]
         read = self._read
         slices = read.slices
@@ -130,7 +146,11 @@ class _Scan:
         limit = (
             min(left, read.partition_limit) if left and read.partition_limit else left or read.partition_limit
         )
-        found = self._merge(position, stored, memory, slices, limit)
+        if wide or (limit and any(len(partition.order) > _LARGE_PARTITION for partition in memory)):
+            part = PartitionRead(position[0], position[1], slices, read.reverse, limit)
+            found = await self._merge_in_pieces(part, stored, wide, memory)
+        else:
+            found = self._merge(position, stored, memory, slices, limit)
         if found.more and len(found.rows) == read.partition_limit and (not left or len(found.rows) < left):
             found.more = False
         for partition in memory:
@@ -152,12 +172,10 @@ class _Scan:
         slices: tuple[KeySlice, ...],
         limit: int,
     ) -> PartitionRows:
-        if limit and any(len(partition.order) > _LARGE_PARTITION for partition in memory):
-            return self._merge_in_pieces(position, stored, memory, slices, limit)
-        sources = [
-            StoredPartition(s.token, s.key, s.deletion, s.ranges, s.static, in_slices(s.rows, slices))
-            for s in stored
-        ]
+        if slices is EVERYTHING:
+            sources = list(stored)
+        else:
+            sources = [_narrowed(partition, in_slices(partition.rows, slices)) for partition in stored]
         sources += [partition.stored(slices) for partition in memory]
         coverage = coverage_of(sources)
         rows: Rows = merged_rows(sources)
@@ -168,25 +186,34 @@ class _Scan:
         more = bool(limit) and len(seen) == limit and looked < len(rows)
         return PartitionRows(position[0], position[1], static, seen, 0, more)
 
-    def _merge_in_pieces(
+    async def _merge_in_pieces(
         self,
-        position: Position,
+        read: PartitionRead,
         stored: list[StoredPartition],
+        wide: list[LiveFile],
         memory: list[MemPartition],
-        slices: tuple[KeySlice, ...],
-        limit: int,
     ) -> PartitionRows:
-        reverse = self._read.reverse
-        read = PartitionRead(position[0], position[1], slices, reverse, limit)
         merge = SliceMerge(read, self._now, self._columns)
         while not merge.done:
-            sources = [memory_piece(p, merge.slices, merge.piece, reverse) for p in memory]
-            for s in stored:
-                rows = in_slices(s.rows, merge.slices)
-                rows = rows[-merge.piece :] if reverse else rows[: merge.piece]
-                sources.append(StoredPartition(s.token, s.key, s.deletion, s.ranges, s.static, rows))
+            sources = []
+            for file in wide:
+                piece = await file.sstable.partition(
+                    read.token, read.key, slices=merge.slices, max_rows=merge.piece, reverse=read.reverse
+                )
+                if piece is not None:
+                    sources.append(piece)
+            for partition in stored:
+                rows = in_slices(partition.rows, merge.slices)
+                if merge.piece:
+                    rows = rows[-merge.piece :] if read.reverse else rows[: merge.piece]
+                sources.append(_narrowed(partition, rows))
+            sources += [memory_piece(p, merge.slices, merge.piece, read.reverse) for p in memory]
             merge.feed(sources)
         return merge.result
+
+
+def _narrowed(whole: StoredPartition, rows: Rows) -> StoredPartition:
+    return StoredPartition(whole.token, whole.key, whole.deletion, whole.ranges, whole.static, rows)
 
 
 async def scan(
@@ -201,7 +228,7 @@ async def scan(
     looked = 0
     with Pinned(files):
         while (position := await run.next_position()) is not None:
-            if not run.add_partition(position):
+            if not await run.add_partition(position):
                 break
             looked += 1
             if looked % _PARTITIONS_PER_TURN == 0:

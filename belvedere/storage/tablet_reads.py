@@ -116,8 +116,8 @@ class SliceMerge:
         self.done = False
 
     def feed(self, sources: Sequence[StoredPartition]) -> None:
-        """One piece of each source, for `slices` and `piece`. A source that gave `piece` rows or more may have
-        others behind its last one: only up to there is the merge complete."""
+        """One piece of each source, for `slices` and `piece`. A source that gave `piece` rows or more may
+        have others behind its last one: only up to there is the merge complete."""
         read, result = self._read, self.result
         coverage = coverage_of(sources)
         if self.slices is read.slices:

@@ -1,0 +1,354 @@
+"""All of a node's tablets over one commit log: the write path, replay at start, memory and log bounds.
+
+A write is encoded, appended to the log's buffer and merged into the memtable in one step; whoever answers for
+it waits until `durable` has reached its position. Background work, one flush and one compaction at a time,
+keeps memtables and log within their bounds; when it cannot keep up, or the disk refuses, writes wait or are
+refused before anything of them was applied, and reads go on.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from belvedere.model.mutations import LogRecord, Mutation, decode_record, encode_record
+from belvedere.model.schema import Table
+from belvedere.runtime.api import Lock, Runtime
+from belvedere.runtime.errors import DiskError
+from belvedere.storage.background import Background
+from belvedere.storage.cache import GroupCache
+from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallback, SyncPolicy
+from belvedere.storage.errors import Dropped, StorageError, WritesRefused
+from belvedere.storage.files import SSTableCache
+from belvedere.storage.tablet import MemoryUse, TabletInfo, TabletStore
+
+_DROPPED_MARK = "dropped"
+
+
+class TabletMapLike(Protocol):
+    @property
+    def tablets(self) -> Sequence[TabletInfo]: ...
+
+
+@dataclass(slots=True)
+class EngineOptions:
+    sync_policy: SyncPolicy = SyncPolicy.GROUP
+    segment_bytes: int = SEGMENT_BYTES
+    #: Log segments kept before tablets that hold them back are flushed.
+    closed_segments: int = 8
+    #: Memtables of all tablets together: beyond this the largest is flushed, beyond twice this writes wait.
+    memtable_bytes: int = 64 << 20
+    cache_bytes: int = 128 << 20
+    compaction: bool = True
+
+
+class StorageEngine:
+    def __init__(self, runtime: Runtime, directory: str, options: EngineOptions, log: CommitLog) -> None:
+        self.options = options
+        self.log = log
+        self._runtime = runtime
+        self._directory = directory
+        self._cache: SSTableCache = GroupCache(options.cache_bytes)
+        self._memory = MemoryUse()
+        self._limit = options.memtable_bytes
+        self._stores: dict[int, TabletStore] = {}
+        self._lock: Lock | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._aligning = asyncio.Lock()
+        self._background = Background(runtime, self._after_flush, options.compaction)
+        self._replayed = 0
+
+    # ------------------------------------------------------------------------------------------ opening
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        tables: Mapping[bytes, Table],
+        tablet_maps: Mapping[bytes, TabletMapLike],
+        options: EngineOptions | None = None,
+    ) -> "StorageEngine":
+        """Open every tablet, replay the log, begin to take writes. Raises Corrupt or DiskError."""
+        options = options or EngineOptions()
+        await runtime.disk.make_directory(directory)
+        lock = await runtime.disk.lock(f"{directory}/storage.lock")
+        try:
+            log = await CommitLog.open(
+                runtime, f"{directory}/commitlog", options.sync_policy, options.segment_bytes
+            )
+            engine = cls(runtime, directory, options, log)
+            engine._lock = lock
+            await engine._remove_dropped()
+            for table, info in _wanted(tables, tablet_maps):
+                engine._stores[info.id] = await engine._open_store(table, info)
+            await engine._replay()
+            log.on_segment_closed = engine._shrink_log
+            await log.start()
+        except BaseException:
+            await lock.release()
+            raise
+        engine._background.start()
+        for store in engine._stores.values():
+            engine._background.consider_compaction(store)
+        return engine
+
+    async def _open_store(self, table: Table, info: TabletInfo) -> TabletStore:
+        directory = f"{self._table_directory(table)}/{info.id}"
+        return await TabletStore.open(
+            self._runtime, directory, table, info, self.log, self._cache, self._memory
+        )
+
+    def _table_directory(self, table: Table) -> str:
+        return f"{self._directory}/tables/{table.keyspace}.{table.name}-{table.id.hex()}"
+
+    async def _replay(self) -> None:
+        """Bring back what is in the log and not in files. Records of tablets that are gone are skipped."""
+        async for position, records in self.log.replay():
+            for data in records:
+                record = decode_record(data)
+                store = self._stores.get(record.tablet)
+                if store is None or record.version <= store.flushed_version:
+                    continue
+                store.apply(record.mutation, position, record.version, len(data))
+                self._replayed += 1
+            if self._memory.used > self._limit:
+                await max(self._stores.values(), key=lambda store: store.active_bytes).flush()
+        if self._replayed:
+            self._runtime.log("info", "engine.replayed", records=self._replayed)
+
+    async def close(self) -> None:
+        """Everything appended becomes durable; memtables stay in the log."""
+        await self._background.stop()
+        await self.log.close()
+        self._fail_waiting(StorageError("the storage engine is closed"))
+        for store in self._stores.values():
+            await store.removals()
+        if self._lock is not None:
+            await self._lock.release()
+            self._lock = None
+
+    # ----------------------------------------------------------------------------------- tables, tablets
+
+    def store(self, tablet: int) -> TabletStore:
+        return self._stores[tablet]
+
+    @property
+    def stores(self) -> Mapping[int, TabletStore]:
+        return self._stores
+
+    async def align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
+        """Open the stores of new tablets, take over new definitions, drop the stores of tablets gone."""
+        async with self._aligning:
+            wanted = {info.id: (table, info) for table, info in _wanted(tables, tablet_maps)}
+            for tablet, (table, info) in wanted.items():
+                store = self._stores.get(tablet)
+                if store is None:
+                    self._stores[tablet] = await self._open_store(table, info)
+                else:
+                    store.set_table(table)
+                    store.epoch = info.epoch
+            gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
+            await self._drop(gone)
+
+    async def _drop(self, stores: Sequence[TabletStore]) -> None:
+        by_directory: dict[str, list[TabletStore]] = {}
+        for store in stores:
+            del self._stores[store.id]
+            by_directory.setdefault(self._table_directory(store.table), []).append(store)
+        for directory, gone in by_directory.items():
+            left = [s for s in self._stores.values() if self._table_directory(s.table) == directory]
+            if not left:
+                await self._mark_dropped(directory)
+            remaining = len(gone)
+
+            def one_gone(directory: str = directory, whole: bool = not left) -> None:
+                nonlocal remaining
+                remaining -= 1
+                if whole and not remaining:
+                    self._runtime.spawn("engine.drop", self._remove_tree(directory))
+
+            for store in gone:
+                await store.drop(one_gone)
+        self._wake_waiting()
+        self._retire_log()
+
+    async def _mark_dropped(self, directory: str) -> None:
+        """So that the next start finishes what a crash interrupts."""
+        try:
+            await self._runtime.disk.write(f"{directory}/{_DROPPED_MARK}", b"")
+            await self._runtime.disk.sync_directory(directory)
+        except DiskError as error:
+            self._runtime.log("warning", "engine.drop_mark_failed", path=directory, cause=str(error))
+
+    async def _remove_tree(self, directory: str) -> None:
+        try:
+            await self._runtime.disk.remove_tree(directory)
+        except DiskError as error:
+            self._runtime.log("warning", "engine.drop_failed", path=directory, cause=str(error))
+
+    async def _remove_dropped(self) -> None:
+        root = f"{self._directory}/tables"
+        for name in await self._runtime.disk.list(root):
+            if await self._runtime.disk.exists(f"{root}/{name}/{_DROPPED_MARK}"):
+                await self._remove_tree(f"{root}/{name}")
+
+    async def truncate(self, store: TabletStore) -> None:
+        await store.truncate()
+        self._wake_waiting()
+        self._retire_log()
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def write_now(self, store: TabletStore, mutation: Mutation) -> int | None:
+        """Order, log and apply one mutation. Returns the log position to wait for, or None if it must wait
+        for room (`write`). Raises LogUnavailable, MutationTooLarge, Dropped."""
+        memory = self._memory
+        if memory.used - memory.frozen > self._limit and not self._make_room():
+            return None
+        if store.dropped:
+            raise Dropped(f"table {store.table.full_name} was dropped")
+        version = store.last_version + 1
+        wall = self._runtime.clock.wall_micros()
+        if wall > version:
+            version = wall
+        record = encode_record(LogRecord(store.id, store.epoch, version, mutation))
+        position = self.log.append(record)
+        if position is not None:
+            store.apply(mutation, position, version, len(record))
+        return position
+
+    async def write(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int:
+        """The same for several mutations that survive a crash all or none, waiting for room."""
+        if not writes:
+            return self.log.durable
+        size = sum(len(record) for _, record in self._encode(writes))
+        while True:
+            await self._wait_for_memory()
+            # A version may take some bytes more by then.
+            await self.log.space(size + 16 * len(writes))
+            position = self._write_together(writes)
+            if position is not None:
+                return position
+
+    def _encode(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> list[tuple[int, bytes]]:
+        """The records, with the commit versions that they get if they are appended now."""
+        wall = self._runtime.clock.wall_micros()
+        versions: dict[int, int] = {}
+        records = []
+        for store, mutation in writes:
+            if store.dropped:
+                raise Dropped(f"table {store.table.full_name} was dropped")
+            version = max(versions.get(store.id, store.last_version) + 1, wall)
+            versions[store.id] = version
+            record = encode_record(LogRecord(store.id, store.epoch, version, mutation))
+            records.append((version, record))
+        return records
+
+    def _write_together(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
+        records = self._encode(writes)
+        position = self.log.append_many([record for _, record in records])
+        if position is not None:
+            for (store, mutation), (version, record) in zip(writes, records, strict=True):
+                store.apply(mutation, position, version, len(record))
+        return position
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def _make_room(self) -> bool:
+        """Flush the largest memtable. False if what waits to be flushed is too much already."""
+        if self._memory.used > 2 * self._limit:
+            return False
+        largest = max(self._stores.values(), key=lambda store: store.active_bytes)
+        if largest.freeze():
+            self._background.flush_soon(largest)
+        return True
+
+    async def _wait_for_memory(self) -> None:
+        memory = self._memory
+        while memory.used - memory.frozen > self._limit and not self._make_room():
+            failure = self._background.flush_failure
+            if failure is not None:
+                raise WritesRefused(f"memory for writes is used up and flushing fails: {failure}")
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+
+    def _after_flush(self, failure: Exception | None) -> None:
+        """Room was made, or was not."""
+        if failure is not None:
+            self._fail_waiting(WritesRefused(f"memory for writes is used up and flushing fails: {failure}"))
+            return
+        self._wake_waiting()
+        self._retire_log()
+
+    def _wake_waiting(self) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _fail_waiting(self, error: StorageError) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+
+    def _retire_log(self) -> None:
+        needed = [p for store in self._stores.values() if (p := store.first_position) is not None]
+        self.log.retire(min(needed, default=self.log.position))
+
+    def _shrink_log(self) -> None:
+        """Too many segments are kept: flush the tablets that need the oldest."""
+        self._retire_log()
+        surplus = self.log.oldest_surplus(self.options.closed_segments)
+        if surplus is None:
+            return
+        for store in self._stores.values():
+            first = store.first_position
+            if first is not None and first <= surplus and not store.frozen_count and store.freeze():
+                self._background.flush_soon(store)
+
+    # ------------------------------------------------------------------------------- durability, upkeep
+
+    @property
+    def durable_position(self) -> int:
+        return self.log.durable
+
+    def on_durable(self, position: int, callback: DurableCallback) -> None:
+        self.log.on_durable(position, callback)
+
+    async def durable(self, position: int) -> None:
+        await self.log.wait(position)
+
+    async def flush(self, stores: Iterable[TabletStore] | None = None) -> None:
+        for store in list(self._stores.values() if stores is None else stores):
+            await store.flush()
+        self._wake_waiting()
+        self._retire_log()
+
+    async def compact(self, store: TabletStore, everything: bool = True) -> bool:
+        return await self._background.compact(store, everything)
+
+    def statistics(self) -> dict[str, object]:
+        return {
+            "log": self.log.statistics(),
+            "log_failure": str(self.log.broken or self.log.full or ""),
+            "flush_failure": str(self._background.flush_failure or ""),
+            "memtable_bytes": self._memory.used,
+            "cache_bytes": self._cache.used,
+            "replayed_records": self._replayed,
+            "tablets": {tablet: store.statistics() for tablet, store in self._stores.items()},
+        }
+
+
+def _wanted(
+    tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]
+) -> list[tuple[Table, TabletInfo]]:
+    return [
+        (tables[table_id], info)
+        for table_id, tablet_map in tablet_maps.items()
+        if table_id in tables
+        for info in tablet_map.tablets
+    ]
