@@ -125,13 +125,13 @@ class EnvelopeDecoder:
                 f" had version {self.version}/v{self.version}",
                 stream,
             )
+        self.version = number
         if length < 0:
             raise FatalProtocolError(f"Invalid frame length {length}", stream)
         if length > self.max_body:
             raise FatalProtocolError(
                 f"Request is too big: length {length} exceeds maximum allowed length {self.max_body}", stream
             )
-        self.version = number
 
     def _check_first_byte(self, data: bytes, at: int, size: int) -> None:
         """Versions before v3 had a header of eight bytes: do not wait for a ninth that may never come."""

@@ -1,4 +1,4 @@
-"""The protocol seen from the other side: responses decoded, for clients of our own (tests, load, simulation)."""
+"""The protocol from the other side: responses decoded, for clients of our own (tests, load, simulation)."""
 
 import ipaddress
 
