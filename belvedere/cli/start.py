@@ -1,0 +1,78 @@
+"""`belvedere start`: the server in the foreground until SIGTERM or Ctrl-C."""
+
+import argparse
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
+from belvedere.runtime.real import RealRuntime, run
+
+if TYPE_CHECKING:
+    from belvedere.query.database import DatabaseOptions
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("start", help="run a server in the foreground")
+    parser.add_argument("--data", required=True, metavar="DIR", help="data directory, made if missing")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=9042, help="CQL port, 0 for any free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--fsync",
+        choices=("group", "periodic", "none"),
+        default="group",
+        help="group: a write is durable when it is answered; periodic: within 10 ms of it; "
+        "none: when the system likes (default: %(default)s)",
+    )
+    parser.add_argument("--memtable-mb", type=int, default=256, help="memory for unflushed writes")
+    parser.add_argument("--cache-mb", type=int, default=256, help="memory for decoded row groups")
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="on stderr"
+    )
+    parser.set_defaults(run=run_start)
+
+
+def run_start(arguments: argparse.Namespace) -> int:
+    return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
+
+
+def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
+    from belvedere.query.database import DatabaseOptions
+    from belvedere.storage.engine import EngineOptions
+
+    return DatabaseOptions(
+        storage=EngineOptions(
+            fsync=arguments.fsync,
+            memtable_bytes=arguments.memtable_mb << 20,
+            cache_bytes=arguments.cache_mb << 20,
+        )
+    )
+
+
+async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
+    from belvedere.runtime.errors import DiskError, NetworkError
+    from belvedere.server.node import DataDirectoryInUse, Node, ServerOptions
+    from belvedere.storage.errors import StorageError
+
+    signals = stop_signals()
+    try:
+        node = await Node.start(runtime, arguments.data, _options(arguments))
+        await node.listen(ServerOptions(host=arguments.host, port=arguments.port))
+    except (DataDirectoryInUse, StorageError, DiskError, NetworkError, OSError) as error:
+        print(f"belvedere: cannot start: {error}", file=sys.stderr)
+        return 1
+    # What is there now stays: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    host, port = node.address
+    print(
+        f"belvedere: answering CQL on {host}:{port}, data in {arguments.data}, "
+        f"up after {age_seconds():.2f} s, {resident_bytes() / 2**20:.0f} MiB resident",
+        flush=True,
+    )
+    signal = await signals.wait()
+    runtime.log("info", "server.stopping", signal=signal)
+    await node.stop()
+    return 0
