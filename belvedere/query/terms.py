@@ -1,8 +1,8 @@
 """Values written in statements: constants, bind variables, literals of collections, function calls.
 
 `prepare_term` checks a term against the column it is meant for and returns a `TermValue`, which gives the
-wire bytes when the statement runs. Everything that does not depend on bound values is computed while planning.
-Values are validated and normalised exactly once, when a term is evaluated.
+wire bytes when the statement runs. Everything that does not depend on bound values is computed while
+planning. Values are validated and normalised exactly once, when a term is evaluated.
 """
 
 from collections.abc import Callable, Sequence

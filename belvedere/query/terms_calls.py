@@ -80,9 +80,7 @@ def prepare_call(node: CallNode, receiver: ResultColumn, collector: BindCollecto
             ResultColumn(receiver.keyspace, receiver.table, f"arg{index}({function.name})", type_),
             collector,
         )
-        for index, (argument, type_) in enumerate(
-            zip(operands(node), function.argument_types, strict=True)
-        )
+        for index, (argument, type_) in enumerate(zip(operands(node), function.argument_types, strict=True))
     ]
     has_marker = any(argument.has_marker for argument in arguments)
     call = CallTerm(function.return_type, function.name, function.call, tuple(arguments), has_marker)

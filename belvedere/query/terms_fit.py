@@ -72,7 +72,7 @@ def fit_of(node: Expression, expected: CQLType, collector: BindCollector) -> Fit
             return min(fits, default=Fit.WEAK)
         case TupleLiteral((inner,)), _:
             return fit_of(inner, expected, collector)
-        case (ListLiteral() | SetLiteral() | MapLiteral() | TupleLiteral() | UserTypeLiteral()), _:
+        case ((ListLiteral() | SetLiteral() | MapLiteral() | TupleLiteral() | UserTypeLiteral()), _):
             return Fit.NONE
     known = natural_type(node, collector)
     return Fit.WEAK if known is None else fit_types(known, expected)

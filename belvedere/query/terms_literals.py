@@ -69,12 +69,18 @@ def _part(receiver: ResultColumn, name: str, type_: CQLType) -> ResultColumn:
 
 
 def _element(
-    node: Expression, kind: str, what: str, part: ResultColumn, receiver: ResultColumn, collector: BindCollector
+    node: Expression,
+    kind: str,
+    what: str,
+    part: ResultColumn,
+    receiver: ResultColumn,
+    collector: BindCollector,
 ) -> TermValue:
     """One element of a collection literal, where bind variables and null cannot stand."""
     if fit_of(node, part.type, collector) is Fit.NONE:
         raise InvalidRequest(
-            f"Invalid {kind} literal for {receiver.name}: {what} {describe(node)} is not of type {part.type.name}"
+            f"Invalid {kind} literal for {receiver.name}: "
+            f"{what} {describe(node)} is not of type {part.type.name}"
         )
     term = prepare_term(node, part, collector)
     if term.has_marker:
@@ -151,9 +157,12 @@ def _tuple(
     for index, (element, component) in enumerate(zip(node.elements, types, strict=False)):
         if fit_of(element, component, collector) is Fit.NONE:
             raise InvalidRequest(
-                f"Invalid tuple literal for {receiver.name}: component {index} is not of type {component.name}"
+                f"Invalid tuple literal for {receiver.name}: "
+                f"component {index} is not of type {component.name}"
             )
-        parts.append(prepare_term(element, _part(receiver, f"{receiver.name}[{index}]", component), collector))
+        parts.append(
+            prepare_term(element, _part(receiver, f"{receiver.name}[{index}]", component), collector)
+        )
 
     def build(values: Sequence[BoundValue]) -> bytes:
         for index, value in enumerate(values):
@@ -179,7 +188,8 @@ def _user_type(
         node = fields[name]
         if fit_of(node, field_type, collector) is Fit.NONE:
             raise InvalidRequest(
-                f"Invalid user type literal for {receiver.name}: field {name} is not of type {field_type.name}"
+                f"Invalid user type literal for {receiver.name}: "
+                f"field {name} is not of type {field_type.name}"
             )
         parts.append(prepare_term(node, _part(receiver, f"{receiver.name}.{name}", field_type), collector))
         written.append(index)

@@ -47,7 +47,9 @@ class FakePartition:
             left = cut(left, self.deletion)
         return None if left is None else visible(left, now)
 
-    def read(self, slices: Sequence[Any], row: bytes | None, reverse: bool, limit: int, now: int) -> PartitionRows:
+    def read(
+        self, slices: Sequence[Any], row: bytes | None, reverse: bool, limit: int, now: int
+    ) -> PartitionRows:
         found = []
         for key in sorted(self.rows, reverse=reverse):
             if key == row if row is not None else any(s.holds(key) for s in slices):
@@ -156,12 +158,18 @@ class FakeLocked:
         return self.access._apply(list(mutations))
 
 
-def make_type(keyspace: str, name: str, *fields: tuple[str, str], types: dict[str, UserType] | None = None) -> UserType:
-    return UserType(keyspace, name, [(field_name, parse_type(text, types or {})) for field_name, text in fields])
+def make_type(
+    keyspace: str, name: str, *fields: tuple[str, str], types: dict[str, UserType] | None = None
+) -> UserType:
+    return UserType(
+        keyspace, name, [(field_name, parse_type(text, types or {})) for field_name, text in fields]
+    )
 
 
-def make_table(name: str, definition: str, *, types: dict[str, UserType] | None = None, **options: object) -> Table:
-    """`definition` is like "k int, c text, v list<int>, s int static, key (k, c desc)"; use key ((a, b), c)."""
+def make_table(
+    name: str, definition: str, *, types: dict[str, UserType] | None = None, **options: object
+) -> Table:
+    """`definition` is like "k int, c text, v list<int>, s int static, key (k, c desc)" or ends in key ((a, b), c)."""
     body, _, key = definition.rpartition(", key ")
     inner = key.strip()[1:-1]
     partition, clustering = _split_key(inner)
