@@ -4,10 +4,9 @@ Rows come in Python objects here (from a memtable, or the few that compaction mu
 every column is gathered by one comprehension and converted at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -15,17 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from belvedere.model.ordering import split_partition_key
+from belvedere.model.ordering import ClusteringOrder, split_partition_key
 from belvedere.model.rows import AnyCell, Complex, Deletion, Row, cut
 from belvedere.model.types import CQLType, ListType, MapType, SetType
 from belvedere.storage import sstable_format as fmt
-from belvedere.storage.columns import to_arrow
+from belvedere.storage.columns import FixedColumn, to_arrow
 from belvedere.storage.deletions import Coverage
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.sstable_format import Layout, StoredColumn
 
+#: Types of fixed width whose keys are their wire values, with and without the sign bit flipped.
+_FLIPPED: Final = frozenset(("tinyint", "smallint", "int", "bigint", "timestamp"))
+_RAW: Final = frozenset(("date", "time"))
+
 _encode_elements = msgspec.msgpack.Encoder(order="deterministic").encode
-_ROW_FIELDS = attrgetter("timestamp", "ttl", "expiry", "live", "deletion", "cells")
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class _Entries:
     keys: list[bytes] = field(default_factory=list)
     #: Entries of each partition; `tokens` and `keys` are per partition.
     counts: list[int] = field(default_factory=list)
+    #: Only filled if there are heads; otherwise all are rows.
     kinds: list[int] = field(default_factory=list)
     cks: list[bytes] = field(default_factory=list)
     ends: dict[int, bytes] = field(default_factory=dict)
@@ -79,34 +82,39 @@ class _Entries:
     heads: int = 0
 
 
-def to_table(layout: Layout, partitions: Iterable[StoredPartition]) -> tuple[pa.Table, Bounds]:
+def to_table(layout: Layout, partitions: Sequence[StoredPartition]) -> tuple[pa.Table, Bounds]:
     """The partitions as a table with the columns they need, and the stamps inside their collections."""
     entries = _flatten(partitions)
     builder = _TableBuilder(layout, entries)
     return builder.build(), builder.bounds
 
 
-def _flatten(partitions: Iterable[StoredPartition]) -> _Entries:
+def _flatten(partitions: Sequence[StoredPartition]) -> _Entries:
+    for partition in partitions:
+        if partition.deletion is not None or partition.ranges or partition.static is not None:
+            return _flatten_with_heads(partitions)
     entries = _Entries()
-    tokens, keys, counts = entries.tokens, entries.keys, entries.counts
-    kinds, cks, rows = entries.kinds, entries.cks, entries.rows
+    entries.tokens = [partition.token for partition in partitions]
+    entries.keys = [partition.key for partition in partitions]
+    entries.counts = [len(partition.rows) for partition in partitions]
+    entries.cks = [pair[0] for partition in partitions for pair in partition.rows]
+    entries.rows = [pair[1] for partition in partitions for pair in partition.rows]
+    return entries
+
+
+def _flatten_with_heads(partitions: Sequence[StoredPartition]) -> _Entries:
+    entries = _Entries()
+    rows = entries.rows
     for partition in partitions:
         before = len(rows)
-        stored = partition.rows
-        if partition.deletion is not None or partition.ranges or partition.static is not None:
-            stored = _add_heads(entries, partition)
-        if len(stored) == 1:
-            ck, row = stored[0]
-            cks.append(ck)
-            rows.append(row)
-        else:
-            cks += [pair[0] for pair in stored]
-            rows += [pair[1] for pair in stored]
-        kinds += [fmt.ROW] * len(stored)
+        stored = _add_heads(entries, partition)
+        entries.cks += [pair[0] for pair in stored]
+        rows += [pair[1] for pair in stored]
+        entries.kinds += [fmt.ROW] * len(stored)
         if len(rows) > before:
-            tokens.append(partition.token)
-            keys.append(partition.key)
-            counts.append(len(rows) - before)
+            entries.tokens.append(partition.token)
+            entries.keys.append(partition.key)
+            entries.counts.append(len(rows) - before)
     return entries
 
 
@@ -155,24 +163,25 @@ class _TableBuilder:
     def build(self) -> pa.Table:
         entries, layout = self.entries, self.layout
         self._keys()
-        rows = [row for row in entries.rows if row is not None]
-        fields = list(zip(*map(_ROW_FIELDS, rows), strict=True)) if rows else [()] * 6
-        kinds = np.fromiter(entries.kinds, np.int8, self.size)
+        rows: list[Row] = [row for row in entries.rows if row is not None] if entries.heads else entries.rows  # type: ignore[assignment]
+        kinds = np.full(self.size, fmt.ROW, np.int8)
+        if entries.heads:
+            kinds = np.fromiter(entries.kinds, np.int8, self.size)
         self.columns[fmt.KIND] = pa.array(kinds)
-        self._stamps(fields, kinds)
-        cells: Sequence[list[AnyCell]] = fields[5]
+        self._stamps(rows, kinds)
+        cells = [row.cells for row in rows]
         if not entries.heads:
-            self._cells(layout.regulars, layout.table.regular_ordinals, cells, None)
-            self._cells(layout.statics, layout.table.static_ordinals, [], _scatter(self.size, []))
+            self._cells(layout.regulars, cells, None)
+            self._cells(layout.statics, [], _scatter(self.size, []))
         else:
             of_rows = kinds[kinds >= fmt.STATIC_ROW] == fmt.ROW
             split: list[list[list[AnyCell]]] = [[], []]
             for is_row, row_cells in zip(of_rows.tolist(), cells, strict=True):
                 split[is_row].append(row_cells)
-            places = _scatter(self.size, np.flatnonzero(kinds == fmt.STATIC_ROW))
-            self._cells(layout.statics, layout.table.static_ordinals, split[0], places)
-            places = _scatter(self.size, np.flatnonzero(kinds == fmt.ROW))
-            self._cells(layout.regulars, layout.table.regular_ordinals, split[1], places)
+            self._cells(
+                layout.statics, split[0], _scatter(self.size, np.flatnonzero(kinds == fmt.STATIC_ROW))
+            )
+            self._cells(layout.regulars, split[1], _scatter(self.size, np.flatnonzero(kinds == fmt.ROW)))
         schema = layout.schema(self.columns)
         partial = {name: self.columns[name] for name in schema.names if name in self.columns}
         self.columns[fmt.UNTIL] = until_of(layout, partial, self.size)
@@ -205,33 +214,34 @@ class _TableBuilder:
         columns[fmt.CK] = pa.array(entries.cks, pa.binary())
         if entries.ends:
             columns[fmt.END] = pa.array([entries.ends.get(i) for i in range(self.size)], pa.binary())
-        decode = self.layout.table.clustering_order.decode
         if not entries.heads:
-            decoded = list(zip(*map(decode, entries.cks), strict=True)) or [() for _ in stored]
+            decoded = clustering_values(self.layout, entries.cks)
+            places = None
         else:
-            nothing: list[bytes | None] = [None] * len(stored)
-            pairs = zip(entries.kinds, entries.cks, strict=True)
-            decoded = list(
-                zip(*(decode(ck) if kind == fmt.ROW else nothing for kind, ck in pairs), strict=True)
-            )
+            rows = [ck for kind, ck in zip(entries.kinds, entries.cks, strict=True) if kind == fmt.ROW]
+            decoded = clustering_values(self.layout, rows)
+            places = _scatter(self.size, [i for i, kind in enumerate(entries.kinds) if kind == fmt.ROW])
         for one, values in zip(stored, decoded, strict=True):
-            columns[one.name] = to_arrow(one.column.type, list(values))
+            array = to_arrow(one.column.type, values)
+            columns[one.name] = array if places is None else array.take(places)
 
-    def _stamps(self, fields: Sequence[Sequence[Any]], kinds: NDArray[np.int8]) -> None:
+    def _stamps(self, rows: list[Row], kinds: NDArray[np.int8]) -> None:
         """The row's own stamp and deletions."""
         columns = self.columns
-        timestamps, ttls, expiries, live, deletions, _ = fields
         place: Callable[[pa.Array], pa.Array] = lambda array: array  # noqa: E731
-        if len(timestamps) != self.size:
+        if len(rows) != self.size:
             scatter = _scatter(self.size, np.flatnonzero(kinds >= fmt.STATIC_ROW))
             place = lambda array: array.take(scatter)  # noqa: E731
-        columns[fmt.TS] = place(pa.array(timestamps, pa.int64()))
-        columns[fmt.LIVE] = pc.fill_null(place(pa.array(live, pa.bool_())), False)
+        columns[fmt.TS] = place(pa.array([row.timestamp for row in rows], pa.int64()))
+        columns[fmt.LIVE] = pc.fill_null(place(pa.array([row.live for row in rows], pa.bool_())), False)
+        ttls = [row.ttl for row in rows]
+        expiries = [row.expiry for row in rows]
         if any(ttls) or any(expiries):
             columns[fmt.TTL] = place(pa.array([ttl or None for ttl in ttls], pa.int32()))
             columns[fmt.EXP] = place(pa.array([expiry or None for expiry in expiries], pa.int64()))
         own = self.entries.deletions
-        if not own and not any(deletion is not None for deletion in deletions):
+        deletions = [row.deletion for row in rows]
+        if not own and deletions.count(None) == len(deletions):
             return
         by_entry = [
             own.get(index) if row is None else row.deletion for index, row in enumerate(self.entries.rows)
@@ -240,16 +250,16 @@ class _TableBuilder:
         columns[fmt.DEL_AT] = pa.array([None if d is None else d[1] for d in by_entry], pa.int64())
 
     def _cells(
-        self,
-        stored: Sequence[StoredColumn],
-        ordinals: int,
-        cells: Sequence[list[AnyCell]],
-        places: pa.Array | None,
+        self, stored: Sequence[StoredColumn], cells: Sequence[list[AnyCell]], places: pa.Array | None
     ) -> None:
         """Value columns; `places` says for each entry which of the rows it is, if not all are."""
-        by_ordinal = _transpose(cells, ordinals, stored)
+        wanted = max((one.column.position + 1 for one in stored), default=0)
+        if cells and min(map(len, cells)) < wanted:
+            # Rows written before a column was added are shorter than the table.
+            cells = [row + [None] * (wanted - len(row)) for row in cells]
         for one in stored:
-            values = by_ordinal[one.column.position] if cells else ()
+            position = one.column.position
+            values = [row[position] for row in cells]
             made = self._complex(one, values) if one.is_multicell else _plain(one, values)
             for name, array in made.items():
                 self.columns[name] = array if places is None else array.take(places)
@@ -276,16 +286,33 @@ class _TableBuilder:
         return made
 
 
-def _transpose(
-    cells: Sequence[list[AnyCell]], ordinals: int, stored: Sequence[StoredColumn]
-) -> Sequence[Sequence[AnyCell]]:
-    """Cells by ordinal. Rows written before a column was added are shorter than the table."""
-    wanted = max((one.column.position + 1 for one in stored), default=0)
-    widths = set(map(len, cells))
-    if len(widths) == 1 and min(widths) >= wanted:
-        return list(zip(*cells, strict=True))
-    width = max(wanted, ordinals, *widths) if widths else wanted
-    return list(zip(*(row + [None] * (width - len(row)) for row in cells), strict=True))
+def clustering_values(layout: Layout, cks: Sequence[bytes]) -> list[list[bytes | None]]:
+    """The wire values of clustering keys, column by column."""
+    order = layout.table.clustering_order
+    if cks and all(kind.name in _FLIPPED or kind.name in _RAW for kind in order.types):
+        return _fixed_clustering_values(order, b"".join(cks), len(cks))
+    decode = order.decode
+    rows: list[list[bytes | None]] = [decode(ck) for ck in cks]  # type: ignore[misc]
+    return [[row[index] for row in rows] for index in range(len(order.types))]
+
+
+def _fixed_clustering_values(order: ClusteringOrder, joined: bytes, count: int) -> list[list[bytes | None]]:
+    """Keys all of one width: each component is a marker byte, then the wire value with its sign bit flipped
+    where the type has a sign, all of it inverted for DESC."""
+    table = np.frombuffer(joined, np.uint8).reshape(count, -1)
+    values = []
+    offset = 0
+    for kind, descending in zip(order.types, order.descending, strict=True):
+        width = kind.fixed_width
+        assert width is not None
+        part = table[:, offset + 1 : offset + 1 + width].copy()
+        if descending:
+            np.invert(part, out=part)
+        if kind.name in _FLIPPED:
+            part[:, 0] ^= 0x80
+        values.append(FixedColumn(part.tobytes(), width, count, None).to_list())
+        offset += 1 + width
+    return values
 
 
 def _plain(one: StoredColumn, values: Sequence[AnyCell]) -> dict[str, pa.Array]:

@@ -1,7 +1,6 @@
 """Writing one sstable: Arrow tables in, a Parquet file and its facts out. Pure: bytes, no disk."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import crc32c
@@ -27,8 +26,8 @@ from belvedere.storage.sstable_rows import Bounds, to_table
 
 #: Nominal; rounding the filter up to a power of two makes it about 0.02.
 _FALSE_POSITIVES: Final = 0.05
-#: Partitions turned into one Arrow table at a time.
-_BATCH: Final = 16 * GROUP_ROWS
+#: Rows turned into one Arrow table at a time.
+_BATCH: Final = GROUP_ROWS
 #: A dictionary pays when values repeat at least this often on average.
 _REPEATS: Final = 4
 
@@ -59,8 +58,16 @@ def build_sstable(
 
 
 def _batches(partitions: Iterable[StoredPartition]) -> Iterator[list[StoredPartition]]:
-    source = iter(partitions)
-    while batch := list(islice(source, _BATCH)):
+    """So few rows at a time that the objects stay in the processor's cache while columns are gathered."""
+    batch: list[StoredPartition] = []
+    rows = 0
+    for partition in partitions:
+        batch.append(partition)
+        rows += len(partition.rows) + 1
+        if rows >= _BATCH:
+            yield batch
+            batch, rows = [], 0
+    if batch:
         yield batch
 
 
@@ -255,7 +262,7 @@ def partition_keys(layout: Layout, table: pa.Table) -> Sequence[bytes]:
     for stored in layout.partition_key:
         column = from_arrow(stored.column.type, table.column(stored.name).combine_chunks())
         parts.append(column.to_list())
-    return [join_partition_key(values) for values in zip(*parts, strict=True)]  # type: ignore[arg-type]
+    return [join_partition_key(values) for values in zip(*parts, strict=True)]
 
 
 def tombstones_of(layout: Layout, table: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
