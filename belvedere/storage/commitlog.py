@@ -82,6 +82,7 @@ class CommitLog:
         self._policy = policy
         self._answer_at_once = policy is not SyncPolicy.GROUP
         self._segment_bytes = segment_bytes
+        self._largest = segment_bytes // 2
         self._id = log_id
         #: Positions up to this one may be acknowledged.
         self.durable = 0
@@ -199,7 +200,7 @@ class CommitLog:
     def append(self, record: bytes) -> int | None:
         """Take one record and return its position, or None if it must wait for `space`."""
         size = len(record) + 4
-        if size > self._room and not self._roll(size):
+        if (size > self._room or size > self._largest) and not self._roll(size):
             return None
         self._room -= size
         pending: _Pending = self._open  # type: ignore[assignment]
@@ -215,7 +216,7 @@ class CommitLog:
     def append_many(self, records: Sequence[bytes]) -> int | None:
         """Take records that survive a crash all or none: they share one frame."""
         size = sum(map(len, records)) + RECORD_BYTES * len(records)
-        if size > self._room and not self._roll(size):
+        if (size > self._room or size > self._largest) and not self._roll(size):
             return None
         position: int | None = None
         for record in records:
@@ -264,9 +265,11 @@ class CommitLog:
             self._runtime.spawn("commitlog.close", file.close())
 
     def check_size(self, size: int) -> None:
-        limit = self._segment_bytes // 2
-        if size > limit:
-            raise MutationTooLarge(f"Mutation of {size} bytes is too large for the maximum size of {limit}")
+        """A frame must fit into one segment."""
+        if size > self._largest:
+            raise MutationTooLarge(
+                f"Mutation of {size} bytes is too large for the maximum size of {self._largest}"
+            )
 
     async def space(self, size: int) -> None:
         """Wait until `append` of a record of this many bytes has a chance; raises what `append` would."""
