@@ -158,7 +158,9 @@ class InetType(_BytesOrdered):
         return self.parse_text(value)
 
     def decode(self, wire: bytes) -> str:
-        return str(ipaddress.ip_address(wire))
+        if len(wire) == 4:
+            return f"{wire[0]}.{wire[1]}.{wire[2]}.{wire[3]}"
+        return str(ipaddress.IPv6Address(wire))
 
     def validate(self, wire: bytes) -> None:
         if len(wire) not in (4, 16):

@@ -124,7 +124,6 @@ DRIVER_TYPES = {
     DECIMAL: cqltypes.DecimalType,
     DOUBLE: cqltypes.DoubleType,
     FLOAT: cqltypes.FloatType,
-    INET: cqltypes.InetAddressType,
     INT: cqltypes.Int32Type,
     SMALLINT: cqltypes.ShortType,
     TEXT: cqltypes.UTF8Type,
@@ -146,6 +145,15 @@ def test_the_wire_form_is_the_drivers(cql_type: CQLType) -> None:
         assert driver_type.deserialize(wire, 5) == value
 
     agrees()
+
+
+@given(st.ip_addresses())
+def test_addresses_are_the_drivers(value: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+    wire = INET.encode(value)
+    assert cqltypes.InetAddressType.serialize(str(value), 5) == wire
+    # The texts may differ: ::ffff:0:0 or ::ffff:0.0.0.0.
+    assert ipaddress.ip_address(cqltypes.InetAddressType.deserialize(wire, 5)) == value
+    assert INET.decode(wire) == str(value)
 
 
 @given(durations)
