@@ -14,6 +14,7 @@ from belvedere.query.access import UNSET, BoundValue, Execution, Plan
 from belvedere.query.errors import SyntaxException
 from belvedere.query.results import Result, Rows
 from belvedere.query.schema_view import KeyspacesView
+from belvedere.query.selection_rows import RowView, column_reader
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 
 
@@ -169,7 +170,7 @@ def make_type(
 def make_table(
     name: str, definition: str, *, types: dict[str, UserType] | None = None, **options: object
 ) -> Table:
-    """`definition` is like "k int, c text, v list<int>, s int static, key (k, c desc)" or ends in key ((a, b), c)."""
+    """`definition` is like "k int, c text, v list<int>, s int static, key (k, c desc)"."""
     body, _, key = definition.rpartition(", key ")
     inner = key.strip()[1:-1]
     partition, clustering = _split_key(inner)
@@ -280,3 +281,22 @@ def decoded(result: Rows) -> list[tuple[Any, ...]]:
         )
         for row in result.rows
     ]
+
+
+def contents(session: Session, name: str) -> list[dict[str, Any]]:
+    """All rows of a table as Python values by column name, without nulls; no SELECT involved."""
+    table = session.keyspace.tables[name]
+    found = []
+    for partition in asyncio.run(session.access.scan(table, RangeRead(limit=1_000_000), session.now)).partitions:
+        views = [
+            RowView(table, partition.token, partition.key, partition.static, key, row)
+            for key, row in partition.rows
+        ]
+        if not views:
+            views = [RowView(table, partition.token, partition.key, partition.static, None, None)]
+        for view in views:
+            wire = {column: column_reader(column)(view) for column in table.columns}
+            found.append(
+                {c.name: c.type.decode(value) for c, value in wire.items() if value is not None}
+            )
+    return sorted(found, key=repr)
