@@ -7,11 +7,11 @@ may therefore be read before they are durable; whoever is told of them waits for
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from belvedere.meta.metadata import Metadata
-from belvedere.meta.state import ClusterState, TabletMap
+from belvedere.meta.state import TabletMap
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.errors import InvalidRequest
@@ -99,15 +99,31 @@ class LocalAccess:
         return self._engine.write_now(route.holding(mutation.token), mutation)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        for table, mutation in mutations:
-            await self._locks.wait_free(table.id, mutation.key)
-        return await self._write_all(mutations)
+        routed = await self._routed(mutations)
+        while True:
+            locked = self._first_locked(mutations)
+            if locked is not None:
+                await self._locks.wait_free(*locked)
+                continue
+            # Nothing is awaited between this look at the locks and the writing.
+            position = self._engine.write_together_now(routed)
+            if position is not None:
+                return position
+            await self._engine.room(routed)
 
-    async def _write_all(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        routed = [
+    async def _routed(
+        self, mutations: Sequence[tuple[Table, Mutation]]
+    ) -> list[tuple[TabletStore, Mutation]]:
+        return [
             ((await self._route(table)).holding(mutation.token), mutation) for table, mutation in mutations
         ]
-        return await self._engine.write(routed)
+
+    def _first_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> tuple[bytes, bytes] | None:
+        if self._locks.held:
+            for table, mutation in mutations:
+                if self._locks.is_held(table.id, mutation.key):
+                    return table.id, mutation.key
+        return None
 
     def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager["_Locked"]:
         return self._lock(table, keys)
@@ -119,13 +135,6 @@ class LocalAccess:
 
     async def durable(self, position: int) -> None:
         await self._engine.durable(position)
-
-    @property
-    def durable_position(self) -> int:
-        return self._engine.durable_position
-
-    def on_durable(self, position: int, callback: Callable[[BaseException | None], None]) -> None:
-        self._engine.on_durable(position, callback)
 
     async def truncate(self, table: Table) -> None:
         route = await self._route(table)
@@ -146,8 +155,5 @@ class _Locked:
         return await self._access.read(self._table, read, now)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        return await self._access._write_all(mutations)
-
-
-def schema_changed(before: ClusterState, after: ClusterState) -> bool:
-    return before.keyspaces != after.keyspaces
+        """Past the locks, since we hold them."""
+        return await self._access._engine.write(await self._access._routed(mutations))

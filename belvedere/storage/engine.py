@@ -221,16 +221,27 @@ class StorageEngine:
 
     async def write(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int:
         """The same for several mutations that survive a crash all or none, waiting for room."""
-        if not writes:
-            return self.log.durable
-        size = sum(len(record) for _, record in self._encode(writes))
         while True:
-            await self._wait_for_memory()
-            # A version may take some bytes more by then.
-            await self.log.space(size + 16 * len(writes))
-            position = self._write_together(writes)
+            position = self.write_together_now(writes)
             if position is not None:
                 return position
+            await self.room(writes)
+
+    def write_together_now(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
+        """The same at once, or None if it must wait for `room` first."""
+        if not writes:
+            return self.log.durable
+        memory = self._memory
+        if memory.used - memory.frozen > self._limit and not self._make_room():
+            return None
+        return self._write_together(writes)
+
+    async def room(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> None:
+        """Wait until there is memory and log space for these writes; raises what makes that hopeless."""
+        await self._wait_for_memory()
+        # A version may take some bytes more by the time it is given.
+        size = sum(len(record) for _, record in self._encode(writes)) + 16 * len(writes)
+        await self.log.space(size)
 
     def _encode(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> list[tuple[int, bytes]]:
         """The records, with the commit versions that they get if they are appended now."""
