@@ -108,9 +108,7 @@ class EnvelopeDecoder:
                 # How the bytes after it are framed depends on the answer.
                 self._need = 0
                 return at
-        if size > at:
-            self._check_first_byte(data, at, size)
-        self._need = HEADER_LENGTH
+        self._need = self._needed_for_header(data, at) if size > at else HEADER_LENGTH
         return at
 
     def _check_header(self, version: int, stream: int, length: int) -> None:
@@ -133,11 +131,14 @@ class EnvelopeDecoder:
                 f"Request is too big: length {length} exceeds maximum allowed length {self.max_body}", stream
             )
 
-    def _check_first_byte(self, data: bytes, at: int, size: int) -> None:
+    def _needed_for_header(self, data: bytes, at: int) -> int:
         """Versions before v3 had a header of eight bytes: do not wait for a ninth that may never come."""
         number = data[at] & ~RESPONSE_BIT
-        if number < V3 and size - at >= _OLD_HEADER_LENGTH:
+        if number >= V3:
+            return HEADER_LENGTH
+        if len(data) - at >= _OLD_HEADER_LENGTH:
             raise unsupported_version(number, _OLD_HEADER.unpack_from(data, at)[2])
+        return _OLD_HEADER_LENGTH
 
     def _feed_segments(self, data: bytes, found: list[Envelope]) -> None:
         assert self._segments is not None

@@ -14,6 +14,8 @@ from belvedere.server.compression import compress_block, decompress_block
 from belvedere.server.protocol import FatalProtocolError
 
 MAX_PAYLOAD = (1 << 17) - 1
+#: What LZ4 can never make longer than MAX_PAYLOAD.
+MAX_COMPRESSIBLE = MAX_PAYLOAD - MAX_PAYLOAD // 255 - 16
 _LENGTH_MASK = MAX_PAYLOAD
 _CRC24_START = 0x875060
 _CRC24_POLYNOMIAL = 0x1974F0B
@@ -47,10 +49,11 @@ def encode_segment(payload: bytes, self_contained: bool, compressed: bool) -> by
     """One segment around at most MAX_PAYLOAD bytes."""
     size = len(payload)
     if compressed:
+        # Also when that makes it longer. The protocol allows for payloads that are not compressed after all
+        # (a plain length of zero), but cassandra-driver miscounts their header by two bytes.
         packed = compress_block(payload)
-        # A plain length of zero says: the payload is not compressed after all.
         plain_size = size
-        if len(packed) >= size:
+        if len(packed) > MAX_PAYLOAD:
             packed, plain_size = payload, 0
         fields = len(packed) | plain_size << 17 | self_contained << 34
         header = fields.to_bytes(_COMPRESSED_HEADER, "little")
@@ -71,18 +74,18 @@ def encode_segments(envelopes: Iterable[bytes], compressed: bool) -> bytes:
     """Pack whole envelopes: as many small ones as fit share a segment, large ones are split."""
     segments: list[bytes] = []
     shared: list[bytes] = []
-    room = MAX_PAYLOAD
+    room = limit = MAX_COMPRESSIBLE if compressed else MAX_PAYLOAD
     for envelope in envelopes:
         size = len(envelope)
         if size > room and shared:
             segments.append(encode_segment(b"".join(shared), True, compressed))
-            shared, room = [], MAX_PAYLOAD
+            shared, room = [], limit
         if size <= room:
             shared.append(envelope)
             room -= size
             continue
-        for start in range(0, size, MAX_PAYLOAD):
-            segments.append(encode_segment(envelope[start : start + MAX_PAYLOAD], False, compressed))
+        for start in range(0, size, limit):
+            segments.append(encode_segment(envelope[start : start + limit], False, compressed))
     if shared:
         segments.append(encode_segment(b"".join(shared), True, compressed))
     return segments[0] if len(segments) == 1 else b"".join(segments)

@@ -6,6 +6,8 @@ import msgspec
 
 from belvedere.query.errors import ProtocolError
 from belvedere.server import protocol as wire
+from belvedere.server.compression import decompress_body
+from belvedere.server.envelope import MAX_FRAME
 from belvedere.server.protocol import V4, V5, BodyReader
 
 #: A type as the protocol describes it: its number and what belongs to it.
@@ -90,6 +92,8 @@ Reply = (
 
 def decode_response(opcode: int, body: bytes, version: int, flags: int = 0) -> tuple[Reply, list[str]]:
     """Any response, and the warnings that came with it."""
+    if flags & wire.FLAG_COMPRESSED and version < V5:
+        body = decompress_body(body, MAX_FRAME)
     reader = BodyReader(body)
     if flags & wire.FLAG_TRACING:
         reader.take(16)
