@@ -40,11 +40,12 @@ def run_start(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
     from belvedere.query.database import DatabaseOptions
+    from belvedere.storage.commitlog import SyncPolicy
     from belvedere.storage.engine import EngineOptions
 
     return DatabaseOptions(
         storage=EngineOptions(
-            fsync=arguments.fsync,
+            sync_policy=SyncPolicy(arguments.fsync),
             memtable_bytes=arguments.memtable_mb << 20,
             cache_bytes=arguments.cache_mb << 20,
         )
@@ -52,21 +53,26 @@ def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
 
 
 async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
+    from belvedere.meta.store import MetadataError
     from belvedere.runtime.errors import DiskError, NetworkError
-    from belvedere.server.node import DataDirectoryInUse, Node, ServerOptions
+    from belvedere.server.connection_api import ServerSettings
+    from belvedere.server.node import DataDirectoryInUse, Node
     from belvedere.storage.errors import StorageError
 
     signals = stop_signals()
     try:
         node = await Node.start(runtime, arguments.data, _options(arguments))
-        await node.listen(ServerOptions(host=arguments.host, port=arguments.port))
-    except (DataDirectoryInUse, StorageError, DiskError, NetworkError, OSError) as error:
+        try:
+            host, port = await node.listen(ServerSettings(host=arguments.host, port=arguments.port))
+        except BaseException:
+            await node.stop()
+            raise
+    except (DataDirectoryInUse, MetadataError, StorageError, DiskError, NetworkError, OSError) as error:
         print(f"belvedere: cannot start: {error}", file=sys.stderr)
         return 1
     # What is there now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    host, port = node.address
     print(
         f"belvedere: answering CQL on {host}:{port}, data in {arguments.data}, "
         f"up after {age_seconds():.2f} s, {resident_bytes() / 2**20:.0f} MiB resident",

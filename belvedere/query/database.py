@@ -9,24 +9,31 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
+from uuid import UUID
 
+from belvedere import __version__
 from belvedere.cql import syntax
 from belvedere.cql.errors import CQLSyntaxError
 from belvedere.cql.parser import parse_statement
-from belvedere.meta.metadata import Metadata
+from belvedere.meta import records
+from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
+from belvedere.meta.store import Absent, Put, Unchanged
 from belvedere.query.access import BoundValue, Execution, Plan
 from belvedere.query.batch import plan_batch
-from belvedere.query.errors import CQLError, InvalidRequest, SyntaxException, Unprepared
+from belvedere.query.errors import SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema_events import schema_changes
 from belvedere.query.schema_plans import plan_schema_statement
+from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
 from belvedere.query.system_tables import SystemTables
 from belvedere.runtime.api import Runtime
+from belvedere.runtime.errors import DiskError
 from belvedere.storage.engine import EngineOptions, StorageEngine
+from belvedere.storage.errors import StorageError
 
 #: Prepared statements kept; the least recently used go first, and their users prepare again.
 _MAX_PREPARED = 10_000
@@ -53,48 +60,86 @@ class PreparedStatement:
 
 
 class Database:
-    def __init__(self, runtime: Runtime, metadata: Metadata, engine: StorageEngine) -> None:
-        self._runtime = runtime
-        self._metadata = metadata
-        self._engine = engine
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: str,
+        metadata: Metadata,
+        engine: StorageEngine,
+        options: DatabaseOptions,
+    ) -> None:
+        self.runtime = runtime
+        #: This node's UUID, as text.
+        self.node_id = node_id
+        self.metadata = metadata
+        self.engine = engine
+        self.options = options
         self.access = LocalAccess(runtime, metadata, engine)
         self._prepared: OrderedDict[bytes, PreparedStatement] = OrderedDict()
         self._schema_version = 0
+        self._schema_view: KeyspacesView | None = None
         self._schema_listeners: list[Callable[[SchemaChange], None]] = []
+        self._system = SystemTables(self)
 
     @classmethod
-    async def open(cls, runtime: Runtime, directory: str, metadata: Metadata, options: DatabaseOptions) -> Self:
+    async def open(
+        cls, runtime: Runtime, directory: str, metadata: Metadata, options: DatabaseOptions
+    ) -> Self:
         engine = await StorageEngine.open(
             runtime, directory, metadata.state.tables_by_id, metadata.state.tablet_maps, options.storage
         )
-        database = cls(runtime, metadata, engine)
+        node_id = await _node_id(runtime, directory)
+        database = cls(runtime, node_id, metadata, engine, options)
         await database.access.align()
         metadata.listen(database._on_state)
         return database
 
     async def close(self) -> None:
-        await self._engine.close()
+        """Flush, so that the next start has nothing to replay and the files hold everything."""
+        try:
+            await self.engine.flush()
+        except (DiskError, StorageError) as error:
+            # The commit log has it all: the next start replays it.
+            self.runtime.log("warning", "database.flush_at_close_failed", error=str(error))
+        await self.engine.close()
 
     # --- what the outside may look at ----------------------------------------------------------------
 
     @property
     def state(self) -> ClusterState:
-        return self._metadata.state
-
-    @property
-    def engine(self) -> StorageEngine:
-        return self._engine
+        return self.metadata.state
 
     @property
     def durable_position(self) -> int:
-        return self._engine.durable_position
+        return self.engine.durable_position
 
     def on_durable(self, position: int, callback: Callable[[BaseException | None], None]) -> None:
         """Call back once everything up to a log position is durable, in the order of registration."""
-        self._engine.on_durable(position, callback)
+        self.engine.on_durable(position, callback)
+
+    @property
+    def schema(self) -> KeyspacesView:
+        """Users' and system keyspaces together."""
+        if self._schema_view is None:
+            self._schema_view = KeyspacesView({**self.state.keyspaces, **self._system.keyspaces})
+        return self._schema_view
 
     def on_schema_change(self, listener: Callable[[SchemaChange], None]) -> None:
         self._schema_listeners.append(listener)
+
+    async def announce(self, host: str, port: int) -> None:
+        """Let the cluster know where this node answers CQL."""
+        record = records.encode(records.NodeRecord(host, port, version=__version__))
+        key = records.node_key(self.node_id)
+
+        def propose(state: ClusterState) -> Proposal | None:
+            known = state.entries.get(key)
+            if known is not None and known.value == record:
+                return None
+            held = Absent(key) if known is None else Unchanged(key, known.revision)
+            return (held,), (Put(key, record),)
+
+        await self.metadata.commit(propose)
 
     # --- planning --------------------------------------------------------------------------------------
 
@@ -143,7 +188,11 @@ class Database:
         return await self._finished(plan.execute(self._execution(options)))
 
     async def batch(
-        self, kind: syntax.BatchKind, children: Sequence[BatchChild], keyspace: str | None, options: QueryOptions
+        self,
+        kind: syntax.BatchKind,
+        children: Sequence[BatchChild],
+        keyspace: str | None,
+        options: QueryOptions,
     ) -> Result:
         planned = [
             (self._child_plan(statement, options.keyspace or keyspace), values)
@@ -170,13 +219,13 @@ class Database:
         return Execution(
             self.access,
             options.values,
-            self._runtime.clock.wall_micros() // 1_000_000 if now is None else now,
+            self.runtime.clock.wall_micros() // 1_000_000 if now is None else now,
             options.timestamp,
             options.consistency,
             options.serial_consistency,
             options.page_size,
             options.paging_state,
-            self._runtime.random.bytes,
+            self.runtime.random.bytes,
         )
 
     async def _finished(self, result: Result | Awaitable[Result]) -> Result:
@@ -184,12 +233,13 @@ class Database:
 
     def _plan(self, statement: syntax.Statement, keyspace: str | None) -> Plan:
         plan = plan_schema_statement(statement, keyspace, self)
-        return plan if plan is not None else plan_statement(statement, self._schema_view(), keyspace)
+        return plan if plan is not None else plan_statement(statement, self.schema, keyspace)
 
     def _on_state(self, before: ClusterState, after: ClusterState) -> None:
         changes = schema_changes(before, after)
         if changes:
             self._schema_version += 1
+            self._schema_view = None
             for change in changes:
                 for listener in self._schema_listeners:
                     listener(change)
@@ -202,4 +252,13 @@ def _metadata_id(plan: Plan) -> bytes:
     return hashlib.md5(described.encode(), usedforsecurity=False).digest()
 
 
-__all__ = ["CQLError", "Database", "DatabaseOptions", "InvalidRequest", "PreparedStatement", "SystemTables"]
+async def _node_id(runtime: Runtime, directory: str) -> str:
+    """Made at the first start, kept for good."""
+    path = f"{directory}/node_id"
+    if await runtime.disk.exists(path):
+        return (await runtime.disk.read(path)).decode()
+    node_id = str(UUID(bytes=runtime.random.uuid_bytes()))
+    await runtime.disk.write(f"{path}.new", node_id.encode())
+    await runtime.disk.rename(f"{path}.new", path)
+    await runtime.disk.sync_directory(directory)
+    return node_id

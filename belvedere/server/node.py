@@ -1,6 +1,9 @@
-"""One node: a data directory, its metadata store, the database over both, and in which order they start and stop."""
+"""One node: a data directory, its metadata store, the database over both, the CQL server in front.
 
-from dataclasses import dataclass
+What starts first ends last: connections finish before the database closes, the database before the
+metadata, and the directory's lock goes at the very end.
+"""
+
 from typing import Self
 
 from belvedere.meta.metadata import Metadata
@@ -8,23 +11,29 @@ from belvedere.meta.sqlite import SqliteStore
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked
+from belvedere.server.connection_api import ServerSettings
+from belvedere.server.cql_server import CqlServer
 
 
 class DataDirectoryInUse(Exception):
     """Two processes must never write one data directory."""
 
 
-@dataclass(slots=True)
 class Node:
-    """A started node without any socket; the protocol server is put in front of `database`."""
+    """`start`, perhaps `listen`, then `stop`."""
 
-    database: Database
-    data: str
-    _lock: Lock
-    _metadata: Metadata
+    def __init__(
+        self, runtime: Runtime, data: str, lock: Lock, metadata: Metadata, database: Database
+    ) -> None:
+        self._runtime = runtime
+        self._lock = lock
+        self._metadata = metadata
+        self._server: CqlServer | None = None
+        self.data = data
+        self.database = database
 
     @classmethod
-    async def start(cls, runtime: Runtime, data: str, options: DatabaseOptions) -> Self:
+    async def start(cls, runtime: Runtime, data: str, options: DatabaseOptions | None = None) -> Self:
         await runtime.disk.make_directory(data)
         try:
             lock = await runtime.disk.lock(f"{data}/lock")
@@ -35,15 +44,24 @@ class Node:
             await store.open()
             metadata = Metadata(runtime, store)
             await metadata.start()
-            database = await Database.open(runtime, f"{data}/node", metadata, options)
+            database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
         except BaseException:
             await store.close()
             await lock.release()
             raise
-        return cls(database, data, lock, metadata)
+        return cls(runtime, data, lock, metadata, database)
+
+    async def listen(self, settings: ServerSettings) -> tuple[str, int]:
+        """Answer CQL; returns the address."""
+        server = CqlServer(self._runtime, self.database, settings)
+        address = await server.start()
+        await self.database.announce(*address)
+        self._server = server
+        return address
 
     async def stop(self) -> None:
-        """Users first, then what they stand on: database (log, memtables), metadata, the directory's lock."""
+        if self._server is not None:
+            await self._server.stop()
         await self.database.close()
         await self._metadata.stop()
         await self._lock.release()
