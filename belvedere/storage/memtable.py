@@ -34,6 +34,8 @@ _FEW_RANGES = 16
 #: Positions not yet merged into the order of partitions, at most this many or a part of those in order.
 _FEW_POSITIONS = 512
 
+_NO_RANGES: list[RangeDeletion] = []
+
 
 class MemPartition:
     __slots__ = ("after", "deletion", "key", "order", "ranges", "ranges_limit", "rows", "static", "token")
@@ -45,7 +47,8 @@ class MemPartition:
         self.order: list[bytes] = []
         self.static: Row | None = None
         self.deletion: Deletion | None = None
-        self.ranges: list[RangeDeletion] = []
+        #: Replaced, never changed in place: readers may hold it, and most partitions share the empty one.
+        self.ranges = _NO_RANGES
         self.ranges_limit = _FEW_RANGES
         #: The commit log position of the last write here.
         self.after = 0
@@ -93,7 +96,6 @@ class MemPartition:
         if len(ranges) > self.ranges_limit:
             ranges = disjoint(ranges)
             self.ranges_limit = max(_FEW_RANGES, 2 * len(ranges))
-        # A new list: readers may hold the old one.
         self.ranges = ranges
         low, high = self.keys_in(KeySlice(new.start, new.end))
         if low < high:

@@ -31,6 +31,11 @@ class LiveColumns:
         if not self.static_columns and not any(column.type.is_multicell for column in table.regulars):
             self._complete = tuple(column.position for column in table.regulars)
 
+    @property
+    def masking(self) -> bool:
+        """True if columns were dropped."""
+        return self._regular is not None or self._static is not None
+
     def regular(self, row: Row) -> Row:
         return row if self._regular is None else _masked(row, self._regular)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from belvedere.model.rows import visible
 from belvedere.runtime.api import Runtime
 from belvedere.storage.files import LiveFile, Pinned
 from belvedere.storage.memtable import MemPartition, Memtable
@@ -31,6 +32,7 @@ _MEMORY_POSITIONS = 1024
 _FILE_ROWS = 4096
 _FEWEST_FILE_ROWS = 256
 _PARTITIONS_PER_TURN = 2000
+_STEPS_PER_TURN = 500
 #: Partitions of a memtable with more rows than this are read in pieces when there is a limit.
 _LARGE_PARTITION = 4096
 
@@ -47,6 +49,8 @@ class _MemoryCursor:
         self._next = start
         self._ahead: list[Position] = []
         self._finished = False
+        #: The log position of what was peeked at.
+        self.after = 0
 
     @property
     def head(self) -> Position | None:
@@ -65,6 +69,14 @@ class _MemoryCursor:
     def take(self) -> MemPartition:
         return self._memtable.partitions[self._ahead.pop()[1]]
 
+    def peek(self) -> StoredPartition | None:
+        """The next partition if it deletes nothing and is not large."""
+        partition = self._memtable.partitions[self._ahead[-1][1]]
+        if partition.deletion is not None or partition.ranges or len(partition.order) > _LARGE_PARTITION:
+            return None
+        self.after = partition.after
+        return partition.stored()
+
 
 class _FileCursor:
     def __init__(self, file: LiveFile, start: Position, end_token: int, rows: int) -> None:
@@ -75,6 +87,7 @@ class _FileCursor:
         self._ahead: list[StoredPartition] = []
         #: A partition that is better read in pieces than whole, if it comes next.
         self._wide: Position | None = None
+        self.after = 0
         if file.facts.max_token < start[0] or file.facts.min_token > end_token:
             self._next = None
 
@@ -93,6 +106,13 @@ class _FileCursor:
             found, self._next = await self._file.sstable.batch(self._next, self._end_token, self._rows)
             found.reverse()
             self._ahead = found
+
+    def peek(self) -> StoredPartition | None:
+        """The next partition if it deletes nothing and is not read in pieces."""
+        if not self._ahead:
+            return None
+        partition = self._ahead[-1]
+        return partition if partition.deletion is None and not partition.ranges else None
 
     def take(self) -> StoredPartition | LiveFile:
         """The partition, or the file to read it from in pieces."""
@@ -119,18 +139,58 @@ class _Scan:
             rows = min(_FILE_ROWS, max(_FEWEST_FILE_ROWS, read.limit + 1))
         self._memory = [_MemoryCursor(memtable, read.start, read.end_token) for memtable in memtables]
         self._files = [_FileCursor(file, read.start, read.end_token, rows) for file in files]
+        self._cursors: list[_MemoryCursor | _FileCursor] = [*self._memory, *self._files]
         self._count = 0
         self.page = ScanPage()
 
-    async def next_position(self) -> Position | None:
+    async def step(self) -> bool:
+        """Add some partitions to the page; False when it is full or there are no more."""
         for file in self._files:
             if file.head is None:
                 await file.fill()
         for memory in self._memory:
             memory.fill()
-        heads = [memory.head for memory in self._memory]
-        heads += [file.head for file in self._files]
-        return min((head for head in heads if head is not None), default=None)
+        leaders = [(head, cursor) for cursor in self._cursors if (head := cursor.head) is not None]
+        if not leaders:
+            return False
+        head, cursor = min(leaders, key=_first)
+        others = [other for other, _ in leaders if other is not head]
+        bound = min(others, default=None)
+        if bound is None or head < bound:
+            if self._add_alone(cursor, bound):
+                return True
+            head = cursor.head or head
+        return await self.add_partition(head)
+
+    def _add_alone(self, cursor: "_MemoryCursor | _FileCursor", bound: Position | None) -> bool:
+        """Partitions that only one source has, in a tight loop, as long as they are plain: the most of most
+        scans. False if none was added."""
+        if self._read.slices is not EVERYTHING or self._read.partition_limit or self._columns.masking:
+            return False
+        page, now, limit = self.page, self._now, self._read.limit
+        count = before = self._count
+        looked = 0
+        while looked < _PARTITIONS_PER_TURN and (head := cursor.head) is not None:
+            if bound is not None and head >= bound:
+                break
+            plain = cursor.peek()
+            if plain is None or (limit and count + max(1, len(plain.rows)) >= limit):
+                break
+            if self._read.first_slices is not None and head == self._read.start:
+                break
+            cursor.take()
+            looked += 1
+            rows = [(key, live) for key, row in plain.rows if (live := visible(row, now)) is not None]
+            static = plain.static
+            if static is not None:
+                static = visible(static, now)
+            if cursor.after > page.after:
+                page.after = cursor.after
+            if rows or static is not None:
+                page.partitions.append(PartitionRows(head[0], head[1], static, rows))
+                count += len(rows) or 1
+        self._count += count - before
+        return looked > 0
 
     async def add_partition(self, position: Position) -> bool:
         """Merge the partition at `position` into the page; False when the page is full."""
@@ -225,12 +285,14 @@ async def scan(
     columns: LiveColumns,
 ) -> ScanPage:
     run = _Scan(memtables, files, read, now, columns)
-    looked = 0
+    steps = 0
     with Pinned(files):
-        while (position := await run.next_position()) is not None:
-            if not await run.add_partition(position):
-                break
-            looked += 1
-            if looked % _PARTITIONS_PER_TURN == 0:
+        while await run.step():
+            steps += 1
+            if steps % _STEPS_PER_TURN == 0:
                 await runtime.clock.sleep(0)
     return run.page
+
+
+def _first(leader: tuple[Position, object]) -> Position:
+    return leader[0]
