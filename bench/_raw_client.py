@@ -25,7 +25,11 @@ def long_string(text: str) -> bytes:
 
 def execute_body(statement_id: bytes, values: Sequence[bytes], consistency: int = 1) -> bytes:
     """EXECUTE with values and nothing else (SKIP_METADATA set, as drivers do)."""
-    parts = [struct.pack(">H", len(statement_id)), statement_id, struct.pack(">HBH", consistency, 0x03, len(values))]
+    parts = [
+        struct.pack(">H", len(statement_id)),
+        statement_id,
+        struct.pack(">HBH", consistency, 0x03, len(values)),
+    ]
     for value in values:
         parts.append(struct.pack(">i", len(value)))
         parts.append(value)
@@ -134,16 +138,15 @@ async def connect(host: str, port: int) -> RawConnection:
     return connection
 
 
-async def run_pipelines(connections: list[RawConnection], bodies: list[bytes], in_flight: int) -> tuple[float, list[float]]:
+async def run_pipelines(
+    connections: list[RawConnection], bodies: list[bytes], in_flight: int
+) -> tuple[float, list[float]]:
     """Spread bodies over the connections; returns (seconds, sorted latencies)."""
     share = -(-len(bodies) // len(connections))
     parts = [bodies[start : start + share] for start in range(0, len(bodies), share)]
     began = time.perf_counter()
     await asyncio.gather(
-        *(
-            connection.pipeline(part, in_flight)
-            for connection, part in zip(connections, parts, strict=False)
-        )
+        *(connection.pipeline(part, in_flight) for connection, part in zip(connections, parts, strict=False))
     )
     seconds = time.perf_counter() - began
     latencies = sorted(latency for connection in connections for latency in connection.latencies)

@@ -8,10 +8,10 @@ from belvedere.query.errors import CQLError, ProtocolError
 from belvedere.query.options import QueryOptions
 from belvedere.runtime.api import Connection, Runtime
 from belvedere.runtime.errors import ConnectionClosed
-from belvedere.server.envelope import EnvelopeDecoder, envelope
+from belvedere.server.envelope import EnvelopeDecoder
 from belvedere.server.messages_client import ErrorReply, Reply, RowsReply, TypeOption, decode_response
 from belvedere.server.messages_requests import Query, Request, Startup, encode_request
-from belvedere.server.protocol import V4
+from belvedere.server.protocol import V4, envelope
 
 _MAX_RESPONSE = 256 << 20
 _BY_OPTION = {scalar.option_id: scalar for scalar in NATIVE_TYPES.values()}
