@@ -1,8 +1,8 @@
 """Positions of list elements: time UUIDs, so that a list is the order in which its elements were written.
 
 An append takes the present, in the clock that also gives out write timestamps (not the client's timestamp,
-which may be anything): later appends stand later. A prepend takes a moment mirrored at a fixed point in the
-past: later prepends stand earlier. Elements of one write share the moment and are told apart by a sequence
+which may be anything): later appends stand later. A prepend takes the moment mirrored at 1970: later
+prepends stand earlier. Elements of one write share the moment and are told apart by a sequence
 number.
 """
 
@@ -12,8 +12,6 @@ from belvedere.query.access import Execution
 
 #: 100 ns steps between the beginning of the Gregorian calendar and 1970.
 _GREGORIAN = 0x01B21DD213814000
-#: Where time is mirrored for prepends: 2010-01-01. Nothing was ever appended before it.
-_MIRROR = 1_262_304_000_000_000
 
 
 class ListPaths:
@@ -35,7 +33,7 @@ class ListPaths:
     def before(self, count: int) -> Iterator[bytes]:
         """Ascending positions before everything written so far."""
         # Each prepend of a statement needs a moment of its own: it must stand before the one before it.
-        moment = 2 * _MIRROR - self._execution.access.next_timestamp()
+        moment = -self._execution.access.next_timestamp()
         first = self._take(count)
         return (self._path(moment, first + index) for index in range(count))
 

@@ -287,7 +287,9 @@ def contents(session: Session, name: str) -> list[dict[str, Any]]:
     """All rows of a table as Python values by column name, without nulls; no SELECT involved."""
     table = session.keyspace.tables[name]
     found = []
-    for partition in asyncio.run(session.access.scan(table, RangeRead(limit=1_000_000), session.now)).partitions:
+    for partition in asyncio.run(
+        session.access.scan(table, RangeRead(limit=1_000_000), session.now)
+    ).partitions:
         views = [
             RowView(table, partition.token, partition.key, partition.static, key, row)
             for key, row in partition.rows
@@ -296,7 +298,5 @@ def contents(session: Session, name: str) -> list[dict[str, Any]]:
             views = [RowView(table, partition.token, partition.key, partition.static, None, None)]
         for view in views:
             wire = {column: column_reader(column)(view) for column in table.columns}
-            found.append(
-                {c.name: c.type.decode(value) for c, value in wire.items() if value is not None}
-            )
+            found.append({c.name: c.type.decode(value) for c, value in wire.items() if value is not None})
     return sorted(found, key=repr)
