@@ -7,6 +7,8 @@ The functions themselves live in the `functions_*` modules; each registers what 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from importlib import import_module
 from typing import Protocol
 
 from belvedere.model.schema import Table
@@ -148,6 +150,23 @@ class Request:
 #: Makes overloads for a call; used where the types depend on the arguments or the receiver.
 Factory = Callable[[Request], Sequence[AnyFunction]]
 
+MODULES = (
+    "aggregates",
+    "functions_arithmetic",
+    "functions_blob",
+    "functions_cast",
+    "functions_collections",
+    "functions_json",
+    "functions_mask",
+    "functions_math",
+    "functions_text",
+    "functions_time",
+    "functions_time_floor",
+    "functions_token",
+    "functions_uuid",
+    "functions_vector",
+)
+
 REGISTRY: dict[str, list[AnyFunction | Factory]] = {}
 
 
@@ -161,6 +180,13 @@ def register_factory(factory: Factory, *names: str) -> None:
         REGISTRY.setdefault(name, []).append(factory)
 
 
+@cache
+def load() -> None:
+    """Import every module that registers functions; here, not at the top, because they import this one."""
+    for module in MODULES:
+        import_module(f"belvedere.query.{module}")
+
+
 def lookup(
     name: str,
     arguments: Sequence[Argument],
@@ -171,6 +197,7 @@ def lookup(
 ) -> AnyFunction:
     """The overload to call; InvalidRequest in Cassandra's words if there is none or more than one."""
     key = name.lower()
+    load()
     if keyspace not in (None, "system") or key not in REGISTRY:
         qualified = f"{keyspace}.{name}" if keyspace else name
         raise InvalidRequest(f"Unknown function '{qualified}'")
