@@ -252,7 +252,7 @@ class DecodedGroup:
                 low = bisect_left(range(high), row, low, key=self.ck)
                 if low < high and self.ck(low) == row:
                     found.rows = [(row, self.row(low))]
-            elif low < high:
+            elif low < high and row == b"":
                 found.rows = [(b"", self.row(low))]
         elif low < high:
             found.rows = self._slices(low, high, slices, max_rows, reverse)

@@ -26,6 +26,10 @@ from belvedere.storage.sstable_format import CorruptSSTable, FileDescription, SS
 from belvedere.storage.sstable_group import DecodedGroup, ReadPlan
 
 
+#: What the Parquet reader asks for first, at the end of the file, however small the footer is.
+_FOOTER_READ: Final = 64 * 1024
+
+
 class NeedsDisk(Enum):
     NEEDS_DISK = "needs disk"
 
@@ -82,11 +86,13 @@ class SSTable:
         size = await runtime.disk.size(path)
         if size != facts.size:
             raise CorruptSSTable(path, f"{size} bytes long instead of {facts.size}")
-        tail = await runtime.disk.read(path, facts.tail_offset, facts.size - facts.tail_offset)
+        start = max(0, min(facts.tail_offset, facts.size - _FOOTER_READ))
+        end = await runtime.disk.read(path, start, facts.size - start)
+        tail = end[facts.tail_offset - start :]
         if crc32c.crc32c(tail) != facts.tail_crc32c:
             raise CorruptSSTable(path, "checksum of filters and footer does not match")
         try:
-            metadata = pq.read_metadata(SparseFile(facts.size, facts.tail_offset, tail))
+            metadata = pq.read_metadata(SparseFile(facts.size, start, end))
             blooms = [_bloom(metadata, number, facts, tail) for number in range(len(facts.groups))]
         except (pa.ArrowException, ValueError, OSError) as error:
             raise CorruptSSTable(path, str(error)) from error

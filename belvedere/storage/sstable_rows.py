@@ -27,7 +27,7 @@ from belvedere.storage.sstable_format import Layout, StoredColumn
 _FLIPPED: Final = frozenset(("tinyint", "smallint", "int", "bigint", "timestamp"))
 _RAW: Final = frozenset(("date", "time"))
 
-_encode_elements = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode_elements = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
@@ -92,6 +92,8 @@ def to_table(layout: Layout, partitions: Sequence[StoredPartition]) -> tuple[pa.
 def _flatten(partitions: Sequence[StoredPartition]) -> _Entries:
     for partition in partitions:
         if partition.deletion is not None or partition.ranges or partition.static is not None:
+            return _flatten_with_heads(partitions)
+        if not partition.rows:
             return _flatten_with_heads(partitions)
     entries = _Entries()
     entries.tokens = [partition.token for partition in partitions]
