@@ -1,4 +1,4 @@
-"""A database, a runtime and a transport without any machinery, and a client that talks to a connection of ours."""
+"""A database, a runtime and a transport without any machinery, and a client that talks to our connection."""
 
 import asyncio
 import hashlib

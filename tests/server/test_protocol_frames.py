@@ -1,6 +1,7 @@
 """Segments of v5 against the implementation that cassandra-driver has of them."""
 
 import io
+import itertools
 import os
 
 import pytest
@@ -77,7 +78,7 @@ def test_packing_fills_segments_and_splits_what_is_larger(sizes: list[int], comp
     assert all(0 < len(data) <= MAX_PAYLOAD for data, _ in segments)
     # Never two neighbours that would have fitted into one.
     limit = MAX_COMPRESSIBLE if compressed else MAX_PAYLOAD
-    for (left, left_alone), (right, right_alone) in zip(segments, segments[1:], strict=False):
+    for (left, left_alone), (right, right_alone) in itertools.pairwise(segments):
         if left_alone and right_alone:
             first_of_right = next(e for e in envelopes if right.startswith(e))
             assert len(left) + len(first_of_right) > limit
