@@ -1,4 +1,5 @@
 """BATCH: one write time, all or nothing, and what may not be together."""
+# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 import pytest
 

@@ -1,4 +1,5 @@
 """IF conditions: what holds, and what the refusal shows."""
+# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 from decimal import Decimal
 

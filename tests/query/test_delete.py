@@ -1,4 +1,5 @@
 """DELETE: columns, elements, rows, ranges and partitions."""
+# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 import pytest
 

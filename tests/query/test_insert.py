@@ -1,4 +1,5 @@
 """INSERT: what is written, and what is refused."""
+# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 import pytest
 

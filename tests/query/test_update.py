@@ -1,4 +1,5 @@
 """UPDATE: every kind of assignment, counters, keys."""
+# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 import pytest
 
