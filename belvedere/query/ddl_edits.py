@@ -1,0 +1,133 @@
+"""Schema changes as transactions on the metadata store.
+
+Every change within a keyspace asserts and rewrites that keyspace's own entry. That makes the changes of one
+keyspace a single sequence: each is decided on the outcome of the one before, whichever nodes they come from,
+so that "no table uses this type" still holds when the type goes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from belvedere.meta import records
+from belvedere.meta.metadata import Proposal
+from belvedere.meta.state import ClusterState
+from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Update
+from belvedere.model.schema import Keyspace, Table
+from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
+from belvedere.model.types import UserType
+from belvedere.query.results import SchemaChange
+
+
+@dataclass(frozen=True, slots=True)
+class DdlContext:
+    """What deciding on a change needs besides the schema, fixed beforehand so that deciding is pure."""
+
+    #: The session's keyspace.
+    keyspace: str | None
+    #: Sixteen fresh random bytes for a table to be made.
+    table_id: bytes
+    #: The node that becomes the primary of new tablets.
+    node_id: str
+    #: Wall clock, µs.
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change to commit and what to answer once it is."""
+
+    proposal: Proposal
+    result: SchemaChange
+
+
+class KeyspaceEdit:
+    """Gathers one transaction on one keyspace."""
+
+    def __init__(self, state: ClusterState, name: str) -> None:
+        self._state = state
+        self._name = name
+        self._asserts: dict[str, Assertion] = {}
+        self._updates: dict[str, Update] = {}
+        keyspace = state.keyspaces.get(name)
+        if keyspace is None:
+            self._expect_as_seen(records.keyspace_key(name))
+        else:
+            self.put_keyspace(keyspace.replication, keyspace.durable_writes)
+
+    def decide(self, change: str, target: str, name: str = "", warnings: tuple[str, ...] = ()) -> Decision:
+        result = SchemaChange(0, warnings, change, target, self._name, name)
+        return Decision((tuple(self._asserts.values()), tuple(self._updates.values())), result)
+
+    # --- keyspaces -----------------------------------------------------------------------------------
+
+    def put_keyspace(self, replication: Mapping[str, str], durable_writes: bool) -> None:
+        record = records.KeyspaceRecord(dict(replication), durable_writes)
+        self._put(records.keyspace_key(self._name), records.encode(record))
+
+    def drop_keyspace(self, keyspace: Keyspace) -> None:
+        for table in keyspace.tables.values():
+            self.drop_table(table)
+        for type_name in keyspace.types:
+            self.drop_type(type_name)
+        self._delete(records.keyspace_key(self._name))
+
+    # --- types ---------------------------------------------------------------------------------------
+
+    def put_type(self, user_type: UserType) -> None:
+        record = records.TypeRecord([(name, field.name) for name, field in user_type.fields])
+        self._put(records.type_key(self._name, user_type.type_name), records.encode(record))
+
+    def drop_type(self, name: str) -> None:
+        self._delete(records.type_key(self._name, name))
+
+    # --- tables --------------------------------------------------------------------------------------
+
+    def put_table(self, table: Table) -> None:
+        self._put(records.table_key(self._name, table.name), records.encode(table_record(table)))
+
+    def drop_table(self, table: Table) -> None:
+        tablet_map = self._state.tablet_maps.get(table.id)
+        for tablet in () if tablet_map is None else tablet_map.tablets:
+            self._delete(records.tablet_key(table.id, tablet.id))
+        self._delete(records.table_key(self._name, table.name))
+
+    def create_tablets(self, table: Table, count: int, primary: str) -> None:
+        """Cut a new table into equal token ranges."""
+        sequence = self._state.entries.get(records.TABLET_SEQUENCE)
+        first_id = 1 if sequence is None else int(sequence.value)
+        self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
+        bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
+        for index, first_token in enumerate(bounds):
+            last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
+            record = records.TabletRecord(str(first_token), str(last_token), 1, primary, [primary])
+            self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
+
+    # --- entries -------------------------------------------------------------------------------------
+
+    def _put(self, key: str, value: bytes) -> None:
+        self._expect_as_seen(key)
+        self._updates[key] = Put(key, value)
+
+    def _delete(self, key: str) -> None:
+        self._expect_as_seen(key)
+        self._updates[key] = Delete(key)
+
+    def _expect_as_seen(self, key: str) -> None:
+        entry = self._state.entries.get(key)
+        self._asserts[key] = Absent(key) if entry is None else Unchanged(key, entry.revision)
+
+
+def table_record(table: Table) -> records.TableRecord:
+    return records.TableRecord(
+        table.id.hex(),
+        [
+            records.ColumnRecord(
+                column.name, column.type.name, column.kind.value, column.position, column.descending
+            )
+            for column in table.columns
+        ],
+        dict(table.options),
+        table.regular_ordinals,
+        table.static_ordinals,
+        list(table.dropped),
+    )
