@@ -46,6 +46,9 @@ class RealConnection(asyncio.Protocol):
         self._peer = "?"
         self._closed = False
         self._transport: asyncio.Transport | None = None
+        # Every chunk goes straight to the handler, with no call in between. Here and not later: uvloop
+        # looks the method up once, before `connection_made`.
+        self.data_received = handler.on_data  # type: ignore[method-assign]
 
     # What asyncio calls.
 
@@ -57,8 +60,6 @@ class RealConnection(asyncio.Protocol):
         name = stream.get_extra_info("peername")
         if isinstance(name, tuple):
             self._peer = f"{name[0]}:{name[1]}"
-        # asyncio hands every chunk straight to the handler: no call in between.
-        self.data_received = self._handler.on_data  # type: ignore[method-assign]
         self._handler.on_open(self)
 
     def resume_writing(self) -> None:
@@ -113,26 +114,20 @@ class RealConnection(asyncio.Protocol):
         if self._closed or self._transport is None:
             return
         self._flush()
-        self._stop_listening_to_peer()
+        # Closing ends reading, too: no more data comes.
+        self._closed = True
         self._transport.close()
 
     def abort(self) -> None:
         if self._closed or self._transport is None:
             return
-        self._stop_listening_to_peer()
+        self._closed = True
+        self._queue.clear()
+        self._queued = 0
         with contextlib.suppress(OSError, AttributeError):
             option = self._transport.get_extra_info("socket").setsockopt
             option(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._transport.abort()
-
-    def _stop_listening_to_peer(self) -> None:
-        self._closed = True
-        self._queue.clear()
-        self.data_received = _ignore  # type: ignore[method-assign]
-
-
-def _ignore(data: bytes) -> None:
-    """What still arrives after our own close."""
 
 
 class RealListener:

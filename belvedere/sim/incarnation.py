@@ -75,11 +75,8 @@ class Incarnation:
         self.check_alive()
         future = self.loop.create_future()
         self._open[future.number] = future
-        future.add_done_callback(self._forget)
+        future.add_done_callback(lambda _: self._open.pop(future.number, None))
         return future
-
-    def _forget(self, future: "asyncio.Future[Any]") -> None:
-        self._open.pop(hash(future), None)
 
     def die(self) -> None:
         """Its own waiters never hear of it (their steps are dropped); waiters outside do."""
