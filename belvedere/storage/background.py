@@ -5,9 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError
-from belvedere.storage.errors import LogUnavailable, StorageError
-from belvedere.storage.sstable_format import CorruptSSTable
+from belvedere.storage.errors import LogUnavailable
 from belvedere.storage.tablet import TabletStore
 
 _FIRST_RETRY_SECONDS = 0.25
@@ -88,7 +86,8 @@ class Background:
                 await store.flush_oldest()
             except LogUnavailable:
                 return  # What is not durable in a broken log must not get into a file.
-            except (DiskError, StorageError) as error:
+            except Exception as error:
+                # Whatever it is: giving up would let memory grow without anybody hearing of it.
                 if self.flush_failure is None:
                     self._runtime.log("error", "storage.flush_failed", tablet=store.id, cause=str(error))
                 self.flush_failure = error
@@ -111,7 +110,7 @@ class Background:
         try:
             if await self.compact(store, everything=False):
                 self.consider_compaction(store)
-        except (DiskError, StorageError, CorruptSSTable) as error:
+        except Exception as error:
             # Nothing is lost by not compacting: the next flush asks again.
             self._runtime.log("error", "storage.compaction_failed", tablet=store.id, cause=str(error))
 

@@ -204,8 +204,7 @@ class StorageEngine:
     def write_now(self, store: TabletStore, mutation: Mutation) -> int | None:
         """Order, log and apply one mutation. Returns the log position to wait for, or None if it must wait
         for room (`write`). Raises LogUnavailable, MutationTooLarge, Dropped."""
-        memory = self._memory
-        if memory.used - memory.frozen > self._limit and not self._make_room():
+        if self._memory.used > self._limit and not self._make_room():
             return None
         if store.dropped:
             raise Dropped(f"table {store.table.full_name} was dropped")
@@ -231,8 +230,7 @@ class StorageEngine:
         """The same at once, or None if it must wait for `room` first."""
         if not writes:
             return self.log.durable
-        memory = self._memory
-        if memory.used - memory.frozen > self._limit and not self._make_room():
+        if self._memory.used > self._limit and not self._make_room():
             return None
         return self._write_together(writes)
 
@@ -268,17 +266,16 @@ class StorageEngine:
     # ------------------------------------------------------------------------------------------- memory
 
     def _make_room(self) -> bool:
-        """Flush the largest memtable. False if what waits to be flushed is too much already."""
-        if self._memory.used > 2 * self._limit:
-            return False
-        largest = max(self._stores.values(), key=lambda store: store.active_bytes)
-        if largest.freeze():
-            self._background.flush_soon(largest)
-        return True
+        """Begin to flush the largest memtable if need be. False if writes have to wait for a flush."""
+        memory = self._memory
+        if memory.used - memory.frozen > self._limit:
+            largest = max(self._stores.values(), key=lambda store: store.active_bytes)
+            if largest.freeze():
+                self._background.flush_soon(largest)
+        return memory.used <= 2 * self._limit
 
     async def _wait_for_memory(self) -> None:
-        memory = self._memory
-        while memory.used - memory.frozen > self._limit and not self._make_room():
+        while self._memory.used > self._limit and not self._make_room():
             failure = self._background.flush_failure
             if failure is not None:
                 raise WritesRefused(f"memory for writes is used up and flushing fails: {failure}")

@@ -181,6 +181,8 @@ class _Scan:
             cursor.take()
             looked += 1
             rows = [(key, live) for key, row in plain.rows if (live := visible(row, now)) is not None]
+            if self._read.reverse:
+                rows.reverse()
             static = plain.static
             if static is not None:
                 static = visible(static, now)
