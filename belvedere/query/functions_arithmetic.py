@@ -164,8 +164,12 @@ def _operand_types(request: Request, left: Argument, right: Argument) -> tuple[C
 
 
 def _adjusted(type_: CQLType, argument: Argument, receiver: CQLType | None) -> CQLType:
-    """A string literal may stand for the date or timestamp that is wanted."""
-    if type_.name == "ascii" and receiver in (TIMESTAMP, DATE) and argument.fit(receiver) is not Fit.NONE:
+    """A literal may stand for the number, date or timestamp that is wanted."""
+    if receiver is None or argument.fit(receiver) is Fit.NONE:
+        return type_
+    if type_.name in NUMBERS and receiver.name in NUMBERS:
+        return receiver
+    if type_.name == "ascii" and receiver in (TIMESTAMP, DATE):
         return receiver
     return type_
 

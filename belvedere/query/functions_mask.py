@@ -81,7 +81,7 @@ def _known(request: Request, argument: Argument) -> CQLType:
 
 
 def _partial(request: Request) -> Sequence[AnyFunction]:
-    """mask_inner hides what lies between the first `begin` and the last `end` characters, mask_outer the rest."""
+    """mask_inner hides all but the first `begin` and last `end` characters, mask_outer these."""
     check_count(request, 3, 4, takes="text, int, int, [text]")
     type_ = _known(request, request.arguments[0])
     if type_ not in (TEXT, ASCII):

@@ -44,7 +44,8 @@ def _encode_integer(type_: CQLType, value: Number) -> bytes:
 def _saturate(value: float, bits: int) -> int:
     if math.isnan(value):
         return 0
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    half = 1 << (bits - 1)
+    low, high = -half, half - 1
     if value <= low:
         return low
     return high if value >= high else int(value)

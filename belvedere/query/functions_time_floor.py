@@ -17,7 +17,7 @@ DAY_NANOS = 86_400_000_000_000
 
 
 def add_duration(millis: int, duration: Duration, times: int = 1) -> int:
-    """A point in time moved by a multiple of a duration: months first (the day is cut to fit), then the rest."""
+    """A time moved by a multiple of a duration: months first (the day is cut to fit), then the rest."""
     days, rest = divmod(millis, DAY_MILLIS)
     if duration.months:
         year, month, day = civil_of(days)
