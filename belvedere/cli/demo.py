@@ -225,7 +225,7 @@ def _show_files(data: Path, rows: int) -> int:
     console.print(
         "  [dim]SELECT city, count(*), sum(total) FROM read_parquet('…/*.parquet') WHERE _kind = 3 …[/dim]"
     )
-    answer = duckdb.sql(query).fetchall()
+    answer = duckdb.connect().execute(query).fetchall()
     for city, orders, total in answer:
         console.print(f"  {city:<12} {orders:>8,} orders {total:>14,.2f}")
     files = list(data.glob("node/tables/shop.orders-*/*/*.parquet"))

@@ -51,6 +51,8 @@ async def _show(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
 def _print(facts: dict[str, str], tables: list[dict[str, Any]]) -> None:
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
+        if name.endswith("_bytes"):
+            value = _size(int(value))
         print(f"{name.replace('_', ' '):<{width}}  {value}")
     if not tables:
         print("\nno tables yet")

@@ -40,7 +40,7 @@ class DataAccess(Protocol):
     async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage: ...
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
-        """Order and log one mutation; returns the log position to wait for, None if it could not be done at once."""
+        """Order and log one mutation; returns the log position to wait for, None if that must wait."""
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Order and log mutations that survive a crash all or none."""
@@ -70,7 +70,7 @@ class Execution:
     #: Rows per page; 0 means all at once.
     page_size: int = 0
     paging_state: bytes | None = None
-    #: Sixteen random bytes for functions such as uuid(); each call takes fresh ones from the runtime.
+    #: For functions such as uuid(); each call takes fresh ones from the runtime.
     random_bytes: "RandomBytes" = field(default=None)  # type: ignore[assignment]
 
 

@@ -7,7 +7,7 @@ schema change, so that a plan never meets a table it was not made for.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
 
@@ -23,13 +23,14 @@ from belvedere.query.access import BoundValue, Execution, Plan
 from belvedere.query.batch import plan_batch
 from belvedere.query.errors import SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess
+from belvedere.query.node_status import node_facts, table_facts
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema_events import schema_changes
 from belvedere.query.schema_plans import plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
-from belvedere.query.system_tables import SystemTables
+from belvedere.query.system_tables import LocalNode, SystemSources, SystemTables
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.engine import EngineOptions, StorageEngine
@@ -79,7 +80,15 @@ class Database:
         self._schema_version = 0
         self._schema_view: KeyspacesView | None = None
         self._schema_listeners: list[Callable[[SchemaChange], None]] = []
-        self._system = SystemTables(self)
+        local = LocalNode(UUID(node_id).bytes, options.cluster_name, node_id=node_id)
+        self._system = SystemTables(
+            SystemSources(
+                local,
+                lambda: self.state,
+                status=lambda: node_facts(node_id, self.state, engine, len(self._prepared)),
+                table_status=lambda: table_facts(self.state, engine),
+            )
+        )
 
     @classmethod
     async def open(
@@ -121,7 +130,7 @@ class Database:
     def schema(self) -> KeyspacesView:
         """Users' and system keyspaces together."""
         if self._schema_view is None:
-            self._schema_view = KeyspacesView({**self.state.keyspaces, **self._system.keyspaces})
+            self._schema_view = KeyspacesView(self._system.with_users(self.state.keyspaces))
         return self._schema_view
 
     def on_schema_change(self, listener: Callable[[SchemaChange], None]) -> None:
@@ -140,6 +149,8 @@ class Database:
             return (held,), (Put(key, record),)
 
         await self.metadata.commit(propose)
+        sources = self._system.sources
+        sources.local = replace(sources.local, host=host, port=port)
 
     # --- planning --------------------------------------------------------------------------------------
 

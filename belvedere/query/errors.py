@@ -129,7 +129,9 @@ class Unprepared(CQLError):
 
     def __init__(self, statement_id: bytes) -> None:
         super().__init__(
-            f"Prepared query with ID {statement_id.hex()} not found (either the query was not prepared on this host or it was dropped)"
+            f"Prepared query with ID {statement_id.hex()} not found (either the query was not prepared "
+            "on this host (maybe the host has been restarted?) or you have prepared too many queries and it "
+            "has been evicted from the internal cache)"
         )
         self.statement_id = statement_id
 

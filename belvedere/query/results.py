@@ -1,4 +1,4 @@
-"""What a statement answers, free of any wire format: the protocol server and the embedded API both encode from here."""
+"""What a statement answers, free of any wire format: the server and the embedded API encode from here."""
 
 from dataclasses import dataclass, field
 

@@ -8,6 +8,7 @@ from belvedere.meta.state import ClusterState, Node
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import token_of
 from belvedere.query.system_tables_define import as_address, as_uuid, define, stable_uuid, system_keyspace
+from belvedere.query.system_tables_status import status, table_status
 from belvedere.query.virtual import VirtualRow, VirtualTable
 
 #: What clients may expect of us; cqlsh and drivers look at it.
@@ -40,6 +41,9 @@ class SystemSources:
     #: Rows of system_views.clients and system_views.settings.
     clients: Callable[[], Iterable[VirtualRow]] = tuple
     settings: Callable[[], Iterable[tuple[str, str]]] = tuple
+    #: Facts about this node, and rows of system_views.table_status.
+    status: Callable[[], Iterable[tuple[str, str]]] = tuple
+    table_status: Callable[[], Iterable[VirtualRow]] = tuple
 
     def schema_version(self) -> bytes:
         return as_uuid(self.state().schema_digest)
@@ -50,7 +54,9 @@ def system(sources: SystemSources) -> Keyspace:
 
 
 def system_views(sources: SystemSources) -> Keyspace:
-    return system_keyspace("system_views", [_settings(sources), _clients(sources), _tablets(sources)])
+    tables = [_settings(sources), _clients(sources), _tablets(sources)]
+    tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
+    return system_keyspace("system_views", tables)
 
 
 def _tokens(host_id: bytes) -> set[str]:
@@ -215,8 +221,8 @@ def _clients(sources: SystemSources) -> VirtualTable:
         "address inet",
         "port int",
         """client_options frozen<map<text, text>>; connection_stage text; driver_name text;
-        driver_version text; hostname text; keyspace_name text; protocol_version int; request_count bigint; ssl_enabled boolean;
-        username text""",
+        driver_version text; hostname text; keyspace_name text; protocol_version int;
+        request_count bigint; ssl_enabled boolean; username text""",
         lambda: sources.clients(),
         "currently connected clients",
     )

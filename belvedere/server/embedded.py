@@ -160,7 +160,7 @@ def bind(bindings: tuple[ResultColumn, ...], parameters: Parameters) -> list[Bou
 
 def _encoded(column: ResultColumn, value: Any) -> BoundValue:
     if value is None or value is UNSET:
-        return value  # type: ignore[no-any-return]
+        return value
     try:
         return column.type.encode(value)
     except (InvalidValue, TypeError, ValueError, OverflowError) as error:
