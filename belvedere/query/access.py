@@ -86,7 +86,7 @@ class Plan(Protocol):
 
     @property
     def partition_key_bindings(self) -> tuple[int, ...]:
-        """Indexes of the bind variables that make up the partition key, in key order; () if not all are bound."""
+        """Which bind variables make up the partition key, in key order; () if not all are bound."""
 
     @property
     def result_columns(self) -> tuple[ResultColumn, ...]:
