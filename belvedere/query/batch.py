@@ -13,11 +13,11 @@ from belvedere.query.modifications import (
     Modification,
     Run,
     check_count,
-    merge_mutations,
     write_after_reading,
     write_all,
 )
 from belvedere.query.modifications_attributes import Attributes, check_timestamp
+from belvedere.query.modifications_merge import merge_mutations
 from belvedere.query.results import Result, ResultColumn, Void
 from belvedere.query.terms import BindCollector, prepare_term
 
@@ -46,7 +46,7 @@ class BatchPlan:
         return ()
 
     def execute(self, execution: Execution) -> Result | Awaitable[Result]:
-        if self.bindings or not self.children:
+        if all(values is None for _, values in self.children):
             check_count(self.bindings, execution)
         runs = self._start(execution)
         if not runs:

@@ -7,20 +7,26 @@ is durable.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from belvedere.model.rows import NO_TIMESTAMP, newest_timestamp
 from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.model.types import BOOLEAN
 from belvedere.query.access import Execution
 from belvedere.query.assignments_plan import bound_to
 from belvedere.query.conditions import Conditions, Existence
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.modifications import Modification, Run, merge_mutations
 from belvedere.query.modifications_locked import LockedRows
+from belvedere.query.modifications_merge import merge_mutations
 from belvedere.query.results import ResultColumn, Rows
 from belvedere.query.selection_rows import RowView, column_reader
 from belvedere.storage.reads import PartitionRead, PartitionRows
 
+if TYPE_CHECKING:
+    from belvedere.query.modifications import Modification, Run
+
 APPLIED = "[applied]"
+MAX_TIMESTAMP = 2**63 - 1
 _TRUE, _FALSE = b"\x01", b"\x00"
 
 
@@ -33,11 +39,11 @@ class RowCondition:
     execution: Execution
 
 
-async def execute_conditional(plan: Modification, execution: Execution) -> Rows:
+async def execute_conditional(plan: "Modification", execution: Execution) -> Rows:
     return await apply_if([plan.start(execution)], execution, in_batch=False)
 
 
-async def apply_if(runs: Sequence[Run], execution: Execution, *, in_batch: bool) -> Rows:
+async def apply_if(runs: "Sequence[Run]", execution: Execution, *, in_batch: bool) -> Rows:
     """All runs or none, by the conditions of those that have some. They share one partition."""
     demands = [_demand(run) for run in runs if run.plan.conditions is not None]
     _check_mixture(demands)
@@ -45,13 +51,24 @@ async def apply_if(runs: Sequence[Run], execution: Execution, *, in_batch: bool)
     async with LockedRows(execution.access, runs, execution.now) as locked:
         found = await _read(locked, runs[0], demands)
         if all(_holds(table, found, demand) for demand in demands):
+            _outlast(runs, found)
             mutations = merge_mutations(await locked.settle(runs))
             after = await locked.write(mutations)
             return Rows(after=after, columns=(_applied(table),), rows=[[_TRUE]])
         return _refusal(runs, found, demands, locked.after, in_batch=in_batch)
 
 
-def _demand(run: Run) -> RowCondition:
+def _outlast(runs: "Sequence[Run]", found: "_Found") -> None:
+    """What is applied must be seen, even over cells that a client dated ahead of this node's clock."""
+    seen = [row for _, row in found.partition.rows]
+    if found.partition.static is not None:
+        seen.append(found.partition.static)
+    newest = max(map(newest_timestamp, seen), default=NO_TIMESTAMP)
+    for run in runs:
+        run.context.timestamp = max(run.context.timestamp, min(newest + 1, MAX_TIMESTAMP))
+
+
+def _demand(run: "Run") -> RowCondition:
     plan = run.plan
     assert plan.conditions is not None
     (target,) = run.targets
@@ -87,7 +104,7 @@ class _Found:
     static: RowView
 
 
-async def _read(locked: LockedRows, run: Run, demands: Sequence[RowCondition]) -> _Found:
+async def _read(locked: LockedRows, run: "Run", demands: Sequence[RowCondition]) -> _Found:
     table, target = run.plan.table, run.targets[0]
     wanted = sorted({demand.row for demand in demands if demand.row is not None and _looks_at_row(demand)})
     reads = [PartitionRead(target.token, target.key, row=row) for row in wanted]
@@ -120,7 +137,7 @@ def _holds(table: Table, found: _Found, demand: RowCondition) -> bool:
 
 
 def _refusal(
-    runs: Sequence[Run],
+    runs: "Sequence[Run]",
     found: _Found,
     demands: Sequence[RowCondition],
     after: int,
@@ -155,7 +172,7 @@ def _shown_columns(table: Table, demands: Sequence[RowCondition], *, in_batch: b
     return list(shown.values())
 
 
-def _shows_static(runs: Sequence[Run], columns: Sequence[Column], demands: Sequence[RowCondition]) -> bool:
+def _shows_static(runs: "Sequence[Run]", columns: Sequence[Column], demands: Sequence[RowCondition]) -> bool:
     """Whether static cells without a row are worth showing: something is said about them."""
     if any(run.plan.static for run in runs) or any(demand.row is None for demand in demands):
         return True

@@ -7,7 +7,6 @@ write.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from belvedere.model.mutations import Mutation, RangeDeletion
 from belvedere.model.ordering import ABOVE
@@ -16,14 +15,15 @@ from belvedere.model.schema import ColumnKind, Table
 from belvedere.query.access import DataAccess, Execution
 from belvedere.query.assignments import Operation, RowDraft, WriteContext
 from belvedere.query.assignments_counters import settle_counters
+from belvedere.query.conditions import Conditions
+from belvedere.query.conditions_execute import execute_conditional
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.list_paths import ListPaths
 from belvedere.query.modifications_attributes import Attributes, check_timestamp
 from belvedere.query.modifications_keys import KeySource, Target, marker_indexes
+from belvedere.query.modifications_locked import LockedRows
+from belvedere.query.modifications_merge import merge_mutations
 from belvedere.query.results import Result, ResultColumn, Void
-
-if TYPE_CHECKING:
-    from belvedere.query.conditions import Conditions
 
 #: The rows that statements look at, by table id, partition key and clustering key (None: the static row).
 ExistingRows = Mapping[tuple[bytes, bytes, bytes | None], Row]
@@ -42,7 +42,7 @@ class Modification:
     attributes: Attributes
     regular: tuple[Operation, ...] = ()
     static: tuple[Operation, ...] = ()
-    conditions: "Conditions | None" = None
+    conditions: Conditions | None = None
     #: Prepares the values, where they are not simply those that the client sent (INSERT JSON).
     expand: Callable[[Execution], Execution] | None = None
     #: The same statement as one straight function, when it is simple enough.
@@ -83,8 +83,6 @@ class Modification:
     def execute_general(self, execution: Execution) -> Result | Awaitable[Result]:
         check_count(self.bindings, execution)
         if self.conditions is not None:
-            from belvedere.query.conditions_execute import execute_conditional
-
             return execute_conditional(self, execution)
         run = self.start(execution)
         if self.needs_read:
@@ -208,20 +206,9 @@ async def write_waiting(access: DataAccess, mutations: Sequence[tuple[Table, Mut
 
 
 async def write_after_reading(runs: Sequence[Run], execution: Execution) -> Result:
-    from belvedere.query.modifications_locked import LockedRows
-
     async with LockedRows(execution.access, runs, execution.now) as locked:
         mutations = merge_mutations(await locked.settle(runs))
         return Void(await locked.write(mutations))
-
-
-def merge_mutations(mutations: Sequence[tuple[Table, Mutation]]) -> Sequence[tuple[Table, Mutation]]:
-    """One mutation for each partition."""
-    if len(mutations) < 2:
-        return mutations
-    from belvedere.query.modifications_merge import merged
-
-    return merged(mutations)
 
 
 def split_operations(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:

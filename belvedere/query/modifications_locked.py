@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.rows import Row, merge_rows
 from belvedere.model.schema import Table
 from belvedere.query.access import DataAccess, LockedPartition
-from belvedere.query.modifications import Run
 from belvedere.storage.reads import PartitionRead, PartitionRows
+
+if TYPE_CHECKING:
+    from belvedere.query.modifications import Run
 
 RowKey = tuple[bytes, bytes, bytes | None]
 
@@ -18,7 +20,7 @@ RowKey = tuple[bytes, bytes, bytes | None]
 class LockedRows:
     """All partitions that a set of runs touches, locked; the rows that they look at, read."""
 
-    def __init__(self, access: DataAccess, runs: Sequence[Run], now: int) -> None:
+    def __init__(self, access: DataAccess, runs: "Sequence[Run]", now: int) -> None:
         self._access = access
         self._now = now
         self._keys: dict[bytes, tuple[Table, dict[bytes, None]]] = {}
@@ -59,7 +61,7 @@ class LockedRows:
         position = await next(iter(self._held.values())).write(mutations)
         return max(position, self.after)
 
-    async def settle(self, runs: Sequence[Run]) -> list[tuple[Table, Mutation]]:
+    async def settle(self, runs: "Sequence[Run]") -> list[tuple[Table, Mutation]]:
         """The mutations of all runs. Each counter update sees the ones before it in the same batch."""
         existing: dict[RowKey, Row] = {}
         seen: set[RowKey] = set()
@@ -73,7 +75,7 @@ class LockedRows:
             made.extend(mutations)
         return made
 
-    async def _read_rows(self, run: Run, existing: dict[RowKey, Row], seen: set[RowKey]) -> None:
+    async def _read_rows(self, run: "Run", existing: dict[RowKey, Row], seen: set[RowKey]) -> None:
         table = run.plan.table
         for target in run.targets:
             for key in target.rows or (None,):

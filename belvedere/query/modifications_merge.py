@@ -7,8 +7,10 @@ from belvedere.model.rows import Row, merge_rows, newer_deletion
 from belvedere.model.schema import Table
 
 
-def merged(mutations: Sequence[tuple[Table, Mutation]]) -> list[tuple[Table, Mutation]]:
+def merge_mutations(mutations: Sequence[tuple[Table, Mutation]]) -> Sequence[tuple[Table, Mutation]]:
     """One mutation for each partition, in the order in which the partitions first appear."""
+    if len(mutations) < 2:
+        return mutations
     groups: dict[tuple[bytes, bytes], list[Mutation]] = {}
     tables: dict[bytes, Table] = {}
     for table, mutation in mutations:

@@ -9,6 +9,7 @@ from belvedere.query.insert import plan_insert
 from belvedere.query.json_in import plan_insert_json
 from belvedere.query.modifications import Modification
 from belvedere.query.schema_view import SchemaView
+from belvedere.query.select import plan_select
 from belvedere.query.terms import BindCollector
 from belvedere.query.update import plan_update
 
@@ -16,8 +17,6 @@ from belvedere.query.update import plan_update
 def plan_statement(node: syntax.Statement, schema: SchemaView, keyspace: str | None) -> Plan:
     """Check a SELECT, INSERT, UPDATE, DELETE or BATCH against the schema."""
     if isinstance(node, syntax.Select):
-        from belvedere.query.select import plan_select
-
         return plan_select(node, schema, keyspace)
     collector = BindCollector(schema, keyspace)
     if isinstance(node, syntax.Batch):

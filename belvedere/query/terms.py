@@ -131,8 +131,9 @@ def composite(
     type_: CQLType, parts: Sequence[TermValue], build: Callable[[Sequence[BoundValue]], bytes]
 ) -> TermValue:
     """A constant if all parts are."""
-    if all(isinstance(part, ConstantTerm) for part in parts):
-        return ConstantTerm(type_, build([part.value for part in parts]))  # type: ignore[union-attr]
+    constants = [part.value for part in parts if isinstance(part, ConstantTerm)]
+    if len(constants) == len(parts):
+        return ConstantTerm(type_, build(constants))
     return CompositeTerm(type_, tuple(parts), build, any(part.has_marker for part in parts))
 
 

@@ -57,6 +57,15 @@ def test_conditional_writes_are_ordered_by_this_node(session: Session) -> None:
     assert contents(session, "t")[0]["v"] == 6
 
 
+def test_what_is_applied_is_seen_even_over_cells_from_the_future(session: Session) -> None:
+    future = session.access.clock + 10**12
+    run(session, "UPDATE t USING TIMESTAMP ? SET v = 7 WHERE k = 1 AND c = 1", [future])
+    assert rows(session, "UPDATE t SET v = 8 WHERE k = 1 AND c = 1 IF v = 7") == [(True,)]
+    assert contents(session, "t")[0]["v"] == 8
+    assert rows(session, "DELETE FROM t WHERE k = 1 AND c = 1 IF v = 8") == [(True,)]
+    assert contents(session, "t") == []
+
+
 def test_if_not_exists_sees_static_cells_as_no_row(session: Session) -> None:
     run(session, "INSERT INTO t (k, s) VALUES (2, 1)")
     assert rows(session, "INSERT INTO t (k, s) VALUES (2, 1) IF NOT EXISTS") == [

@@ -1,5 +1,4 @@
 """INSERT … JSON."""
-# ruff: noqa: E501 - tables of statements and messages read best with one case a line
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Random modifications with random client timestamps against a model that keeps every fact and forgets nothing.
+"""Random modifications with random client timestamps against a model that keeps every fact.
 
-The model is written from CQL's rules alone: it knows neither rows nor merging. What a reader sees of a cell is the
-fact with the largest (timestamp, kind, expiry, value) that no deletion covers.
+The model is written from CQL's rules alone: it knows neither rows nor merging. A reader sees of a cell
+the fact with the largest (timestamp, kind, expiry, value) that no deletion covers.
 """
 
 import random

@@ -26,7 +26,7 @@ def prepare(text: str, type_text: str) -> tuple[object, BindCollector]:
 
 def value(text: str, type_text: str, *values: BoundValue) -> object:
     term, _ = prepare(text, type_text)
-    wire = term.evaluate(Execution(Session().access, values))  # type: ignore[attr-defined]
+    wire = term.evaluate(Session().execution(values))  # type: ignore[attr-defined]
     return wire if not isinstance(wire, bytes) else parse_type(type_text, TYPES).decode(wire)
 
 
@@ -159,3 +159,55 @@ def test_markers_are_validated_and_normalised() -> None:
         value("(?, 1)", "tuple<int, int>", UNSET)
     with pytest.raises(InvalidRequest, match="Invalid unset value for field 'x' of user defined type point"):
         value("{x: ?}", "point", UNSET)
+
+
+# --- calls ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "type_text", "expected"),
+    [
+        ("intasblob(5)", "blob", b"\0\0\0\5"),
+        ("1 + 2 * 3", "int", 7),
+        ("1 + 2", "bigint", 3),
+        ("-(3)", "int", -3),
+        ("CAST(1.9 AS int)", "int", 1),
+        ("CAST(5 AS text)", "text", "5"),
+        ("[1 + 1, 3]", "list<int>", [2, 3]),
+        ("fromjson('[1, 2]')", "list<int>", [1, 2]),
+        ("{x: 1 + 1}", "point", {"x": 2, "y": None}),
+    ],
+)
+def test_pure_calls_of_constants_are_constants(text: str, type_text: str, expected: object) -> None:
+    term, _ = prepare(text, type_text)
+    assert isinstance(term, ConstantTerm)
+    assert value(text, type_text) == expected
+
+
+def test_calls_take_time_and_chance_from_the_execution() -> None:
+    session = Session()
+    term, _ = prepare("now()", "timeuuid")
+    assert term.evaluate(session.execution()) != term.evaluate(session.execution())  # type: ignore[attr-defined]
+    assert value("[now()]", "list<timeuuid>") is not None
+
+
+def test_calls_of_bind_variables() -> None:
+    _, collector = prepare("intasblob(?)", "blob")
+    assert [(b.name, b.type.name) for b in collector.bindings] == [("arg0(intasblob)", "int")]
+    assert value("intasblob(?)", "blob", ONE) == ONE
+    assert value("(int) ? + 1", "int", ONE) == 2
+    with pytest.raises(InvalidRequest, match="Invalid unset value for argument in call to function"):
+        value("intasblob(?)", "blob", UNSET)
+
+
+@pytest.mark.parametrize(
+    ("text", "type_text", "message"),
+    [
+        ("now()", "int", "Type error: cannot assign result of function system.now"),
+        ("count(1)", "bigint", "aggregation function are not supported in the where clause"),
+        ("? + 1", "int", r"Ambiguous '\+' operation with args \? and 1: use type hint to disambiguate"),
+    ],
+)
+def test_wrong_calls(text: str, type_text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        prepare(text, type_text)
