@@ -15,7 +15,7 @@ from belvedere.runtime.api import Connection, Runtime
 from belvedere.server import protocol as wire
 from belvedere.server.connection_api import ServedDatabase, ServerSettings
 from belvedere.server.connection_requests import Answer, Conversation, ResultMetadata, Waiting
-from belvedere.server.envelope import Envelope, EnvelopeDecoder, UnsupportedVersion
+from belvedere.server.envelope import Envelope, EnvelopeDecoder
 from belvedere.server.events import EventHub
 from belvedere.server.frames import encode_segments
 from belvedere.server.protocol import HEADER, HIGHEST_VERSION, V5
@@ -110,6 +110,23 @@ class CqlConnection:
     @property
     def peer(self) -> str:
         return "?" if self._connection is None else self._connection.peer
+
+    def describe(self) -> dict[str, object]:
+        """The client as a row of system_views.clients."""
+        conversation, (host, _, port) = self._conversation, self.peer.rpartition(":")
+        options = conversation.client_options
+        return {
+            "address": host.strip("[]"),
+            "port": int(port) if port.isdecimal() else 0,
+            "client_options": options,
+            "connection_stage": "ready" if conversation.started else "startup",
+            "driver_name": options.get("DRIVER_NAME"),
+            "driver_version": options.get("DRIVER_VERSION"),
+            "keyspace_name": conversation.keyspace,
+            "protocol_version": conversation.version or None,
+            "ssl_enabled": False,
+            "username": "anonymous",
+        }
 
     @property
     def in_flight(self) -> int:
@@ -324,9 +341,6 @@ class CqlConnection:
         """The stream makes no sense any more: say so, answer what is in flight, close."""
         failure = self._decoder.failure
         assert failure is not None
-        if isinstance(failure, UnsupportedVersion):
-            # Answered in the highest version we speak, so that the client knows what to come back with.
-            self._conversation.version = HIGHEST_VERSION
         self._append(self._conversation.failed(failure.stream, failure)[0])
         self._flush()
         self.finish()

@@ -126,6 +126,8 @@ class Conversation:
         self.version = 0
         self.keyspace: str | None = None
         self.started = False
+        #: What the client said of itself in STARTUP.
+        self.client_options: dict[str, str] = {}
         #: Whether v5's segments are compressed.
         self.compress_segments = False
 
@@ -213,6 +215,7 @@ class Conversation:
             raise ProtocolError(f"Unknown compression algorithm: {algorithm}")
         self._compress_bodies = bool(algorithm) and self.version < V5
         self.compress_segments = bool(algorithm) and self.version >= V5
+        self.client_options = options
         self.started = True
 
     def _prepare(self, stream: int, request: Prepare) -> bytes:

@@ -52,6 +52,10 @@ class CqlServer:
     def connections(self) -> tuple[CqlConnection, ...]:
         return tuple(self._connections)
 
+    def client_rows(self) -> list[dict[str, object]]:
+        """What system_views.clients shows."""
+        return [connection.describe() for connection in self._connections]
+
     @property
     def refused_connections(self) -> int:
         """How many were turned away because there were too many."""

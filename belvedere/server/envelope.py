@@ -91,7 +91,8 @@ class EnvelopeDecoder:
         """Read whole envelopes; returns where the first one that is not whole begins, and sets `_need`."""
         at: int = 0
         size = len(data)
-        expected = self.version | self._direction
+        # Nothing equals -1: the first header is always looked at.
+        expected = self.version | self._direction if self.version else -1
         unpack = HEADER.unpack_from
         while size - at >= HEADER_LENGTH:
             version, flags, stream, opcode, length = unpack(data, at)
@@ -114,7 +115,8 @@ class EnvelopeDecoder:
     def _check_header(self, version: int, stream: int, length: int) -> None:
         number = version & ~RESPONSE_BIT
         if number not in SUPPORTED_VERSIONS:
-            raise unsupported_version(number, stream)
+            # The stream's number had one byte in the oldest versions, where its high byte is now.
+            raise unsupported_version(number, stream if number >= V3 else stream >> 8)
         if version & RESPONSE_BIT != self._direction:
             raise FatalProtocolError("Wrong protocol message direction", stream)
         if self.version and number != self.version:

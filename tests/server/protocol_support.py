@@ -126,7 +126,9 @@ class FakeDatabase:
             case "READ":
                 return Rows(self.position, (), columns(1), [[b"dirty"]])
             case "BIG":
-                return Rows(0, (), columns(1), [[b"x" * int(rest)]])
+                return Rows(
+                    0, (), columns(1), [[b"x" * min(int(rest), 1 << 20) if rest.isdecimal() else b""]]
+                )
             case "USE":
                 return SetKeyspace(0, (), rest)
             case "CREATE":

@@ -99,6 +99,7 @@ FAILURES = [
     (envelope(66, 9, wire.OPTIONS, b""), 9, "unsupported protocol version (66); supported versions are"),
     (envelope(6, 9, wire.OPTIONS, b""), 9, "(6)"),
     (b"\x02\0\x07\x05\0\0\0\0", 7, "(2)"),
+    (envelope(0, 9, wire.QUERY, b"x"), 0, "(0)"),
     (b"GET / HTTP/1.1\r\n", 0x5420, "(71)"),
     (envelope(0x84, 9, wire.OPTIONS, b""), 9, "direction"),
     (b"\x04\0\0\x09\x05\xff\xff\xff\xff", 9, "Invalid frame length -1"),
