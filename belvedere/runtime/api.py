@@ -36,16 +36,18 @@ class Random(Protocol):
 class AppendFile(Protocol):
     """A file written at its end by one writer. `write` may be torn by a crash until `sync` returns.
 
-    After a failed write the end is back where that write began, though part of its bytes may be in the
-    file. After a failed sync the file refuses everything with DiskBroken: what the disk dropped cannot be
-    known, and a later sync that succeeds would not say anything about it.
+    Operations happen one after the other in the order in which they were called, awaited or not; each write
+    goes where the last successful one ended. After a failed write the end is back where that write began,
+    though part of its bytes may be in the file. After a failed sync the file refuses everything with
+    DiskBroken: what the disk dropped cannot be known, and a later sync that succeeds would not say anything
+    about it.
     """
 
     @property
     def path(self) -> str: ...
     @property
     def position(self) -> int:
-        """Where the next write goes."""
+        """Where the next write goes, if those under way succeed."""
 
     async def write(self, data: bytes) -> None: ...
     async def write_and_sync(self, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """Disks through the operating system, with every blocking call in a thread."""
 
 import asyncio
+import collections
 import contextlib
 import errno
 import fcntl
@@ -214,19 +215,30 @@ class RealLock:
             os.close(descriptor)
 
 
+_Job = tuple[WorkerThreads, Callable[[bytes, int], None], bytes, "asyncio.Future[None]"]
+
+
 class RealAppendFile:
-    """Offsets are fixed on the event loop, so each write has its place before any thread runs."""
+    """One operation at a time is in a thread; later ones wait here for their turn."""
 
     def __init__(
-        self, path: str, descriptor: int, position: int, threads: WorkerThreads, sync_thread: WorkerThreads
+        self,
+        loop: asyncio.AbstractEventLoop,
+        path: str,
+        descriptor: int,
+        position: int,
+        threads: WorkerThreads,
+        sync_thread: WorkerThreads,
     ) -> None:
+        self._loop = loop
         self._path = path
         self._descriptor = descriptor
         self._position = position
         self._threads = threads
         self._sync_thread = sync_thread
+        self._waiting: collections.deque[_Job] = collections.deque()
+        self._busy = False
         self._broken = False
-        self._in_flight = 0
         self._closing = False
 
     @property
@@ -235,16 +247,16 @@ class RealAppendFile:
 
     @property
     def position(self) -> int:
-        return self._position
+        return self._position + sum(len(job[2]) for job in self._waiting)
 
     async def write(self, data: bytes) -> None:
-        await self._start(self._threads, self._write, len(data), data, self._position)
+        await self._start(self._threads, self._write, data)
 
     async def write_and_sync(self, data: bytes) -> None:
-        await self._start(self._sync_thread, self._write_and_sync, len(data), data, self._position)
+        await self._start(self._sync_thread, self._write_and_sync, data)
 
     async def sync(self) -> None:
-        await self._start(self._sync_thread, self._sync, 0)
+        await self._start(self._sync_thread, self._sync, b"")
 
     async def close(self) -> None:
         if not self._closing:
@@ -252,27 +264,50 @@ class RealAppendFile:
             self._close_when_idle()
 
     def _start(
-        self, threads: WorkerThreads, work: Callable[..., None], length: int, *arguments: object
+        self, threads: WorkerThreads, work: Callable[[bytes, int], None], data: bytes
     ) -> "asyncio.Future[None]":
         if self._closing:
             raise DiskError("the file is closed", self._path)
         if self._broken:
-            raise DiskBroken("an earlier sync failed", self._path)
-        begin, self._position = self._position, self._position + length
-        end = self._position
-        self._in_flight += 1
+            raise self._distrust()
+        future: asyncio.Future[None] = self._loop.create_future()
+        job = (threads, work, data, future)
+        if self._busy:
+            self._waiting.append(job)
+        else:
+            self._begin(job)
+        return future
+
+    def _distrust(self) -> DiskBroken:
+        return DiskBroken("an earlier sync failed", self._path)
+
+    def _begin(self, job: _Job) -> None:
+        threads, work, data, future = job
+        begin = self._position
+        self._position = begin + len(data)
+        self._busy = True
 
         def finished(failure: BaseException | None) -> None:
-            self._in_flight -= 1
-            if failure is not None and self._position == end:
+            self._busy = False
+            if failure is not None:
                 self._position = begin
-            self._close_when_idle()
+            self._next()
 
-        return threads.submit(work, *arguments, finished=finished)
+        threads.submit(work, data, begin, finished=finished, future=future)
+
+    def _next(self) -> None:
+        while self._broken and self._waiting:
+            future = self._waiting.popleft()[3]
+            if not future.done():
+                future.set_exception(self._distrust())
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+        else:
+            self._close_when_idle()
 
     def _close_when_idle(self) -> None:
         # A cancelled waiter leaves its write running: the descriptor must outlive it.
-        if self._closing and self._in_flight == 0 and self._descriptor >= 0:
+        if self._closing and not self._busy and self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
@@ -280,7 +315,7 @@ class RealAppendFile:
         with _named_errors(self._path):
             _write_fully(self._descriptor, data, offset)
 
-    def _sync(self) -> None:
+    def _sync(self, data: bytes, offset: int) -> None:
         with _named_errors(self._path):
             try:
                 os.fdatasync(self._descriptor)
@@ -290,7 +325,7 @@ class RealAppendFile:
 
     def _write_and_sync(self, data: bytes, offset: int) -> None:
         self._write(data, offset)
-        self._sync()
+        self._sync(b"", offset)
 
 
 class RealDisk:
@@ -298,6 +333,7 @@ class RealDisk:
     fdatasync never waits behind a compaction's reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
+        self._loop = loop
         self._threads = WorkerThreads(loop, "disk", threads)
         self._sync_thread = WorkerThreads(loop, "disk-sync", 1)
 
@@ -318,7 +354,7 @@ class RealDisk:
         except asyncio.CancelledError:
             work.add_done_callback(_close_unclaimed)
             raise
-        return RealAppendFile(path, descriptor, start, self._threads, self._sync_thread)
+        return RealAppendFile(self._loop, path, descriptor, start, self._threads, self._sync_thread)
 
     async def rename(self, source: str, target: str) -> None:
         await self._threads.submit(_named, source, "rename", source, target)

@@ -40,7 +40,11 @@ class WorkerThreads:
         self._closed = False
 
     def submit(
-        self, work: Callable[..., T], *arguments: Any, finished: Finished | None = None
+        self,
+        work: Callable[..., T],
+        *arguments: Any,
+        finished: Finished | None = None,
+        future: "asyncio.Future[T] | None" = None,
     ) -> "asyncio.Future[T]":
         """Called on the loop's thread. `finished` is called there when the work really is over, which is
         later than the end of the future when who waits is cancelled."""
@@ -49,7 +53,8 @@ class WorkerThreads:
         self._open += 1
         if self._open > len(self._threads) < self._count:
             self._start_thread()
-        future: asyncio.Future[T] = self._loop.create_future()
+        if future is None:
+            future = self._loop.create_future()
         self._jobs.put((work, arguments, future, finished))
         return future
 

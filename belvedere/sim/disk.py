@@ -1,6 +1,7 @@
 """Disks of simulated machines: they take time, lose what was not synced, and fail when told to."""
 
 import asyncio
+import collections
 import dataclasses
 import random
 import zlib
@@ -9,7 +10,8 @@ from typing import Any
 
 from belvedere.runtime.errors import AlreadyLocked, DiskBroken, DiskError, DiskFull, ReadOnlyDisk
 from belvedere.sim.filesystem import Change, Directory, File, FileSystem, Resize, Write, split_path
-from belvedere.sim.incarnation import Incarnation
+from belvedere.sim.incarnation import Incarnation, Stage
+from belvedere.sim.loop import SimFuture
 from belvedere.sim.randomness import between
 
 _BYTES_PER_SECOND = 500e6
@@ -114,13 +116,20 @@ class MachineDisk:
         self._record("disk.sync", f"{self.machine}:{path} {changes}")
 
 
+_Job = tuple[bytes, bool, bool, SimFuture[Any]]
+
+
 class SimAppendFile:
+    """One operation at a time; later ones wait here for their turn."""
+
     def __init__(self, disk: MachineDisk, owner: Incarnation, file: File, path: str, position: int) -> None:
         self._disk = disk
         self._owner = owner
         self._file = file
         self._path = path
         self._position = position
+        self._waiting: collections.deque[_Job] = collections.deque()
+        self._busy = False
         self._closed = False
         self._broken = False
 
@@ -130,57 +139,70 @@ class SimAppendFile:
 
     @property
     def position(self) -> int:
-        return self._position
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise DiskError("the file is closed", self._path)
-        if self._broken:
-            raise DiskBroken("an earlier sync failed", self._path)
-
-    def _write_stage(self, data: bytes) -> tuple[float, Any]:
-        self._check_usable()
-        begin = self._position
-        end = self._position = begin + len(data)
-
-        def write() -> None:
-            try:
-                self._disk.change(self._file, self._path, Write(begin, data))
-            except DiskError:
-                if self._position == end:
-                    self._position = begin
-                raise
-
-        return self._disk.delay(5e-6, 200e-6, len(data)), write
-
-    def _sync_stages(self) -> list[tuple[float, Any]]:
-        self._check_usable()
-        started = [0]
-
-        def begin() -> None:
-            # What is written while the sync runs is not promised by it.
-            started[0] = self._file.changes
-
-        def finish() -> None:
-            try:
-                self._disk.sync(self._file, self._path, started[0])
-            except DiskBroken:
-                self._broken = True
-                raise
-
-        return [(0.0, begin), (self._disk.delay(100e-6, 5e-3), finish)]
+        return self._position + sum(len(job[0]) for job in self._waiting)
 
     async def write(self, data: bytes) -> None:
-        await self._owner.operation(self._write_stage(data))
+        await self._start(data, write=True, sync=False)
 
     async def write_and_sync(self, data: bytes) -> None:
-        await self._owner.operation(self._write_stage(data), *self._sync_stages())
+        await self._start(data, write=True, sync=True)
 
     async def sync(self) -> None:
-        await self._owner.operation(*self._sync_stages())
+        await self._start(b"", write=False, sync=True)
 
     async def close(self) -> None:
         self._closed = True
+
+    def _start(self, data: bytes, *, write: bool, sync: bool) -> SimFuture[Any]:
+        if self._closed:
+            raise DiskError("the file is closed", self._path)
+        if self._broken:
+            raise self._distrust()
+        future = self._owner.open_future()
+        job = (data, write, sync, future)
+        if self._busy:
+            self._waiting.append(job)
+        else:
+            self._begin(job)
+        return future
+
+    def _distrust(self) -> DiskBroken:
+        return DiskBroken("an earlier sync failed", self._path)
+
+    def _begin(self, job: _Job) -> None:
+        data, write, sync, future = job
+        begin = self._position
+        self._position = begin + len(data)
+        self._busy = True
+        stages: list[Stage] = []
+        if write:
+            stages.append((self._disk.delay(5e-6, 200e-6, len(data)), lambda: self._write(data, begin)))
+        if sync:
+            stages.append((self._disk.delay(100e-6, 5e-3), self._sync))
+
+        def finished(failure: Exception | None) -> None:
+            self._busy = False
+            if failure is not None:
+                self._position = begin
+            self._next()
+
+        self._owner.start(tuple(stages), future, finished)
+
+    def _next(self) -> None:
+        while self._broken and self._waiting:
+            self._owner.settle(self._waiting.popleft()[3], None, self._distrust())
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+
+    def _write(self, data: bytes, offset: int) -> None:
+        self._disk.change(self._file, self._path, Write(offset, data))
+
+    def _sync(self) -> None:
+        try:
+            self._disk.sync(self._file, self._path, self._file.changes)
+        except DiskBroken:
+            self._broken = True
+            raise
 
 
 class SimLock:

@@ -5,10 +5,11 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from belvedere.sim.loop import OWNER, SimLoop, SimulationError
+from belvedere.sim.loop import OWNER, SimFuture, SimLoop, SimulationError
 
 T = TypeVar("T")
 Stage = tuple[float, Callable[[], Any]]
+Finished = Callable[[Exception | None], None]
 
 
 class MachineCrashed(SimulationError):
@@ -39,30 +40,46 @@ class Incarnation:
     def operation(self, *stages: Stage) -> "asyncio.Future[Any]":
         """Carry out each stage after its delay; the last one's result is the future's. Cancelling the
         future does not stop the operation, just as a system call goes on when nobody waits for it."""
+        future = self.open_future()
+        self.start(stages, future)
+        return future
+
+    def open_future(self) -> SimFuture[Any]:
+        """The result of an operation to be started later."""
         self.check_alive()
         future = self.loop.create_future()
         self._open[future.number] = future
-        self._start_stage(stages, 0, future.number)
         return future
 
-    def _start_stage(self, stages: tuple[Stage, ...], index: int, number: int) -> None:
+    def start(
+        self, stages: tuple[Stage, ...], future: SimFuture[Any], finished: Finished | None = None
+    ) -> None:
+        """`finished` is called when the operation really is over, whoever waits."""
+        self._start_stage(stages, 0, future, finished)
+
+    def _start_stage(
+        self, stages: tuple[Stage, ...], index: int, future: SimFuture[Any], finished: Finished | None
+    ) -> None:
         delay, action = stages[index]
 
         def run_stage() -> None:
+            result: object = None
+            failure: Exception | None = None
             try:
                 result = action()
-            except Exception as failure:
-                self._settle(number, None, failure)
+            except Exception as caught:
+                failure = caught
+            if failure is None and index + 1 < len(stages):
+                self._start_stage(stages, index + 1, future, finished)
                 return
-            if index + 1 < len(stages):
-                self._start_stage(stages, index + 1, number)
-            else:
-                self._settle(number, result, None)
+            if finished is not None:
+                finished(failure)
+            self.settle(future, result, failure)
 
         self.loop.call_later(delay, run_stage, context=self.context)
 
-    def _settle(self, number: int, result: object, failure: Exception | None) -> None:
-        future = self._open.pop(number)
+    def settle(self, future: SimFuture[Any], result: object, failure: Exception | None) -> None:
+        self._open.pop(future.number, None)
         if future.done():
             return
         if failure is not None:

@@ -145,6 +145,30 @@ def test_cancelling_a_write_does_not_stop_it(on_runtime: Harness) -> None:
     on_runtime(test)
 
 
+def test_operations_on_a_file_keep_their_order(on_runtime: Harness) -> None:
+    async def test(runtime: Runtime, home: str) -> None:
+        file = await runtime.disk.append(f"{home}/log")
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                operation = file.write if number % 3 else file.write_and_sync
+                group.create_task(operation(b"%d," % number))
+            group.create_task(file.sync())
+        # Tasks start in any order under a random schedule; what they wrote must be whole, without holes.
+        content = await runtime.disk.read(f"{home}/log")
+        assert file.position == len(content)
+        assert sorted(content.split(b",")) == sorted([b"", *(b"%d" % number for number in range(30))])
+        for number in range(5):
+            begun = asyncio.create_task(file.write(b"%d" % number))
+            while file.position == len(content) + number:
+                await asyncio.sleep(0)
+            begun.cancel()
+        await file.sync()
+        await file.close()
+        assert (await runtime.disk.read(f"{home}/log"))[len(content) :] == b"01234"
+
+    on_runtime(test)
+
+
 def test_rename_replaces(on_runtime: Harness) -> None:
     async def test(runtime: Runtime, home: str) -> None:
         disk = runtime.disk

@@ -222,6 +222,27 @@ def test_after_a_failed_sync_data_is_in_memory_only() -> None:
         World(seed).run(main)
 
 
+def test_writes_that_queue_leave_no_hole_when_one_fails() -> None:
+    async def main(world: World) -> None:
+        runtime = world.boot("machine")
+        world.disk("machine").faults.capacity = 100
+        file = await runtime.disk.append("f")
+        results = await asyncio.gather(
+            file.write(b"a" * 90),
+            file.write(b"b" * 20),
+            file.write_and_sync(b"c" * 10),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), DiskFull, type(None)]
+        assert file.position == 100
+        assert await runtime.disk.read("f") == b"a" * 90 + b"c" * 10
+        world.disk("machine").faults.broken_syncs = 1.0
+        results = await asyncio.gather(file.sync(), file.write(b""), return_exceptions=True)
+        assert [type(result) for result in results] == [DiskBroken, DiskBroken]
+
+    World(0, policy="fifo").run(main)
+
+
 def test_locks_die_with_their_holder() -> None:
     async def main(world: World) -> None:
         first = world.boot("machine")
