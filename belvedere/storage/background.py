@@ -103,18 +103,21 @@ class Background:
     # -------------------------------------------------------------------------------------- compacting
 
     def consider_compaction(self, store: TabletStore) -> None:
-        if self._compaction and store.wants_compaction():
+        if self._compaction and store.wants_compaction(self._now()):
             self._compactions.add(store)
+
+    def _now(self) -> int:
+        return self._runtime.clock.wall_micros() // 1_000_000
 
     async def _compact(self, store: TabletStore) -> None:
         try:
-            if await self.compact(store, everything=False):
-                self.consider_compaction(store)
+            # Once more only for files of similar size: tombstones that could not go now will not at once.
+            if await self.compact(store, everything=False) and store.wants_compaction():
+                self._compactions.add(store)
         except Exception as error:
             # Nothing is lost by not compacting: the next flush asks again.
             self._runtime.log("error", "storage.compaction_failed", tablet=store.id, cause=str(error))
 
     async def compact(self, store: TabletStore, everything: bool) -> bool:
         async with self._compacting:
-            now = self._runtime.clock.wall_micros() // 1_000_000
-            return await store.compact(now, everything)
+            return await store.compact(self._now(), everything)

@@ -350,15 +350,27 @@ class TabletStore:
 
     # --------------------------------------------------------------------------------------- compaction
 
-    def wants_compaction(self) -> bool:
-        return not self.dropped and choose([file.facts for file in self._files]) is not None
+    def wants_compaction(self, now: int | None = None) -> bool:
+        """`now` given: files of mostly tombstones count, too."""
+        return not self.dropped and self._choose(now) is not None
+
+    def _choose(self, now: int | None) -> list[int] | None:
+        facts = [file.facts for file in self._files]
+        chosen = choose(facts)
+        if chosen is None and now is not None:
+            gc_before = now - self.table.gc_grace_seconds
+            if any(f.max_second < gc_before and 2 * f.tombstones > f.rows for f in facts):
+                chosen = choose(facts, gc_before=gc_before, oldest_in_memory=self._oldest_in_memory())
+        return chosen
+
+    def _oldest_in_memory(self) -> int:
+        found = [oldest for m in self._memtables if (oldest := m.min_timestamp()) is not None]
+        return min(found, default=2**63 - 1)
 
     async def compact(self, now: int, everything: bool = False) -> bool:
-        """Merge some files (`everything`: all of them) into one; False if there is nothing to do."""
+        """Merge some files (`everything`: all of them); False if there is nothing to do."""
         files = self._files
-        chosen = choose([file.facts for file in files])
-        if everything:
-            chosen = list(range(len(files)))
+        chosen = list(range(len(files))) if everything else self._choose(now)
         if not chosen or self.dropped:
             return False
         inputs = [files[index] for index in chosen]
@@ -388,9 +400,7 @@ class TabletStore:
         if not any(file.facts.max_second and file.facts.min_second <= grace for file in inputs):
             return NO_TIMESTAMP
         others = [file for file in self._files if not any(file is chosen for chosen in inputs)]
-        oldest = [file.facts.min_timestamp for file in others]
-        oldest += [found for m in self._memtables if (found := m.min_timestamp()) is not None]
-        return min(oldest, default=2**63 - 1)
+        return min([self._oldest_in_memory(), *(file.facts.min_timestamp for file in others)])
 
     # ---------------------------------------------------------------------- snapshots, truncation, drop
 
