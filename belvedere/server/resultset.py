@@ -1,5 +1,6 @@
 """What the embedded API answers: rows as Python values, or whole results as Arrow tables."""
 
+import re
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,6 @@ class ResultSet:
 
 
 def _row_type(columns: tuple[ResultColumn, ...]) -> Callable[..., Any]:
-    """Named tuples as the drivers give; names that Python cannot have become positional."""
-    return namedtuple("Row", [column.name for column in columns], rename=True)
-
-
+    """Named tuples as the drivers give: `system.sum(total)` is called `system_sum_total`."""
+    names = [re.sub(r"\W+", "_", column.name).strip("_") for column in columns]
+    return namedtuple("Row", names, rename=True)
