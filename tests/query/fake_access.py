@@ -12,6 +12,7 @@ from belvedere.model.schema import Column, ColumnKind, Keyspace, Table
 from belvedere.model.types import CQLType, UserType, parse_type
 from belvedere.query.access import UNSET, BoundValue, Execution, Plan
 from belvedere.query.errors import SyntaxException
+from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.results import Result, Rows
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.selection_rows import RowView, column_reader
@@ -70,6 +71,7 @@ class FakeAccess:
         self.tables: dict[bytes, dict[bytes, FakePartition]] = {}
         self.log: list[list[tuple[Table, Mutation]]] = []
         self.locked: list[tuple[str, tuple[bytes, ...]]] = []
+        self.locks = PartitionLocks()
         self.clock = 1_000_000_000_000_000
         #: Make the `_now` calls answer None, as a store that must wait does.
         self.busy = False
@@ -118,9 +120,13 @@ class FakeAccess:
         return page
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
-        return None if self.busy else self._apply([(table, mutation)])
+        if self.busy or self.locks.is_held(table.id, mutation.key):
+            return None
+        return self._apply([(table, mutation)])
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        for table, mutation in mutations:
+            await self.locks.wait_free(table.id, mutation.key)
         return self._apply(list(mutations))
 
     def _apply(self, mutations: list[tuple[Table, Mutation]]) -> int:
@@ -135,7 +141,8 @@ class FakeAccess:
     @asynccontextmanager
     async def lock(self, table: Table, keys: Sequence[bytes]) -> AsyncIterator["FakeLocked"]:
         self.locked.append((table.name, tuple(keys)))
-        yield FakeLocked(self, table)
+        async with self.locks.hold(table.id, keys):
+            yield FakeLocked(self, table)
 
     async def durable(self, position: int) -> None:
         assert position <= len(self.log)
@@ -153,7 +160,11 @@ class FakeLocked:
         self.access, self.table = access, table
 
     async def read(self, read: PartitionRead, now: int) -> PartitionRows:
-        return await self.access.read(self.table, read, now)
+        # Others get a chance to break in between the read and the write.
+        await asyncio.sleep(0)
+        found = await self.access.read(self.table, read, now)
+        await asyncio.sleep(0)
+        return found
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         return self.access._apply(list(mutations))
