@@ -116,6 +116,35 @@ def test_after_a_failed_sync_the_file_is_not_trusted(tmp_path: Path, monkeypatch
     run_limited(main)
 
 
+def test_writes_that_queue_leave_no_hole_when_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+
+    def full_for_some(descriptor: int, data: bytes, offset: int) -> int:
+        if data.startswith(b"b"):
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(real_disk.os, "pwrite", full_for_some)
+
+    async def main(runtime: RealRuntime) -> None:
+        path = str(tmp_path / "file")
+        file = await runtime.disk.append(path)
+        results = await asyncio.gather(
+            file.write(b"a" * 90),
+            file.write(b"b" * 20),
+            file.write_and_sync(b"c" * 10),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [type(None), DiskFull, type(None)]
+        assert file.position == 100
+        assert await runtime.disk.read(path) == b"a" * 90 + b"c" * 10
+        await file.close()
+
+    run_limited(main)
+
+
 def test_a_file_system_without_reservations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, offset: int, length: int) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
@@ -196,6 +225,31 @@ def test_a_failure_nobody_waits_for_is_logged() -> None:
     [(level, event, fields)] = lines
     assert (level, event, fields["task"]) == ("error", "task.failed", "flush")
     assert isinstance(fields["error"], LookupError)
+
+
+def test_a_failure_somebody_waits_for_is_not_logged() -> None:
+    lines: list[str] = []
+
+    async def main(runtime: RealRuntime) -> None:
+        go = asyncio.Event()
+
+        async def fail() -> None:
+            await go.wait()
+            raise LookupError("on purpose")
+
+        async def wait_for_failure() -> None:
+            with pytest.raises(LookupError):
+                await task.wait()
+
+        task = runtime.spawn("flush", fail())
+        waiting = asyncio.create_task(wait_for_failure())
+        await asyncio.sleep(0)
+        go.set()
+        await waiting
+        await asyncio.sleep(0)
+
+    run_limited(main, log=lambda level, event, **fields: lines.append(event))
+    assert lines == []
 
 
 def test_the_end_of_a_runtime_cancels_what_it_spawned() -> None:

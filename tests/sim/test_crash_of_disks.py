@@ -118,6 +118,19 @@ def test_names_need_their_directory_synced() -> None:
         assert after_crash(seed, replace_durably, "d/f") == b"replaced"
 
 
+def test_a_synced_rename_does_not_let_the_old_name_come_back() -> None:
+    async def work(runtime: SimRuntime) -> None:
+        await runtime.disk.make_directory("d")
+        await runtime.disk.make_directory("e")
+        await runtime.disk.write("d/f", b"moved")
+        await runtime.disk.rename("d/f", "e/f")
+        await runtime.disk.sync_directory("e")
+
+    for seed in SEEDS:
+        assert after_crash(seed, work, "e/f") == b"moved"
+        assert after_crash(seed, work, "d/f") is None
+
+
 def test_a_new_directory_is_durable_at_once() -> None:
     async def work(runtime: SimRuntime) -> None:
         await runtime.disk.make_directory("a/b/c")
