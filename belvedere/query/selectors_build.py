@@ -192,6 +192,10 @@ class SelectorBuilder:
         match node, expected:
             case UserTypeLiteral(), UserType():
                 return self._user_type(node, expected)
+            case UserTypeLiteral(), _:
+                # Without a user type to be made, the bare names are columns: a map.
+                entries = tuple((ColumnRef(name), value) for name, value in node.fields)
+                return self._map(MapLiteral(entries), expected)
             case MapLiteral(), _:
                 return self._map(node, expected)
             case TupleLiteral(), _:
@@ -288,7 +292,7 @@ def has_columns(node: Expression) -> bool:
         case MapLiteral():
             return any(has_columns(part) for entry in node.entries for part in entry)
         case UserTypeLiteral():
-            return any(has_columns(value) for _, value in node.fields)
+            return True  # its names may be those of columns
         case FunctionCall():
             return any(map(has_columns, node.arguments))
         case Cast() | TypeHint():
