@@ -17,7 +17,18 @@ SSTableCache = GroupCache[DecodedGroup]
 
 
 class LiveFile:
-    __slots__ = ("_on_unused", "facts", "number", "obsolete", "path", "pins", "sstable")
+    __slots__ = (
+        "_on_unused",
+        "facts",
+        "max_timestamp",
+        "max_token",
+        "min_token",
+        "number",
+        "obsolete",
+        "path",
+        "pins",
+        "sstable",
+    )
 
     def __init__(
         self, number: int, path: str, sstable: SSTable, on_unused: Callable[["LiveFile"], None]
@@ -26,6 +37,10 @@ class LiveFile:
         self.path = path
         self.sstable = sstable
         self.facts: SSTableFacts = sstable.facts
+        # Asked by every read.
+        self.min_token = sstable.facts.min_token
+        self.max_token = sstable.facts.max_token
+        self.max_timestamp = sstable.facts.max_timestamp
         self.pins = 0
         self.obsolete = False
         self._on_unused = on_unused

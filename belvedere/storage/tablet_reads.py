@@ -73,12 +73,9 @@ def _walk(
 
 
 def candidates(files: Sequence[LiveFile], token: int) -> list[LiveFile]:
-    """The files that may hold a partition with this token."""
-    return [
-        file
-        for file in files
-        if file.facts.min_token <= token <= file.facts.max_token and file.sstable.might_contain(token)
-    ]
+    """The files that may hold a partition with this token. Their bloom filters are asked later, when a row
+    group is not in the cache: a look into a cached one costs less."""
+    return [file for file in files if file.min_token <= token <= file.max_token]
 
 
 def answers_alone(
@@ -88,15 +85,32 @@ def answers_alone(
     row = partition.rows.get(clustering)
     if row is None or partition.deletion is not None or partition.ranges or not columns.complete(row):
         return False
-    return all(row.timestamp > file.facts.max_timestamp for file in files)
+    return all(row.timestamp > file.max_timestamp for file in files)
 
 
 def _point(
     read: PartitionRead, sources: Sequence[StoredPartition], now: int, columns: LiveColumns
 ) -> PartitionRows:
+    if len(sources) == 1:
+        only = sources[0]
+        if only.deletion is None and not only.ranges:
+            return _point_alone(read, only, now, columns)
     coverage = coverage_of(sources)
     static = visible_static(sources, coverage.partition, now, columns)
     rows, _ = visible_rows(merged_rows(sources), coverage, now, columns, 0)
+    return PartitionRows(read.token, read.key, static, rows)
+
+
+def _point_alone(read: PartitionRead, only: StoredPartition, now: int, columns: LiveColumns) -> PartitionRows:
+    static = only.static
+    if static is not None:
+        static = visible(columns.static(static), now)
+    rows: Rows = []
+    if only.rows:
+        key, row = only.rows[0]
+        seen = visible(columns.regular(row), now)
+        if seen is not None:
+            rows = [(key, seen)]
     return PartitionRows(read.token, read.key, static, rows)
 
 
