@@ -6,7 +6,7 @@ schema change, so that a plan never meets a table it was not made for.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
@@ -31,6 +31,7 @@ from belvedere.query.schema_plans import plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
 from belvedere.query.system_tables import LocalNode, SystemSources, SystemTables
+from belvedere.query.virtual import VirtualRow
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.engine import EngineOptions, StorageEngine
@@ -151,6 +152,15 @@ class Database:
         await self.metadata.commit(propose)
         sources = self._system.sources
         sources.local = replace(sources.local, host=host, port=port)
+
+    def show_server(
+        self,
+        clients: Callable[[], Iterable[VirtualRow]],
+        settings: Callable[[], Iterable[tuple[str, str]]],
+    ) -> None:
+        """What the protocol server tells of itself in system_views.clients and system_views.settings."""
+        self._system.sources.clients = clients
+        self._system.sources.settings = settings
 
     # --- planning --------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The CQL server: accepts connections, knows them all, and ends them in order."""
 
 import asyncio
+from dataclasses import asdict
 
 from belvedere.query.results import SchemaChange
 from belvedere.runtime.api import Listener, Runtime
@@ -55,6 +56,10 @@ class CqlServer:
     def client_rows(self) -> list[dict[str, object]]:
         """What system_views.clients shows."""
         return [connection.describe() for connection in self._connections]
+
+    def setting_rows(self) -> list[tuple[str, str]]:
+        """What system_views.settings shows."""
+        return [(name, str(value)) for name, value in asdict(self.settings).items()]
 
     @property
     def refused_connections(self) -> int:

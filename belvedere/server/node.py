@@ -56,6 +56,7 @@ class Node:
         server = CqlServer(self._runtime, self.database, settings)
         address = await server.start()
         await self.database.announce(*address)
+        self.database.show_server(server.client_rows, server.setting_rows)
         self._server = server
         return address
 
