@@ -34,6 +34,7 @@ class Metadata:
         self._listeners: list[Listener] = []
         self._follower: TaskHandle | None = None
         self._catching_up = asyncio.Lock()
+        self._contended = asyncio.Lock()
         self.state: ClusterState = states.EMPTY
 
     async def start(self) -> None:
@@ -55,17 +56,37 @@ class Metadata:
         `propose` may raise to refuse, or return None when nothing is to do. Returns a state that includes
         the change.
         """
-        for _ in range(_MAX_ATTEMPTS):
-            proposal = propose(self.state)
-            if proposal is None:
-                return self.state
-            asserts, updates = proposal
-            transaction = Transaction(self._runtime.random.uuid_bytes(), asserts, updates)
-            outcome = await self._commit_certainly(transaction)
+        committed, refused_by = await self._attempt(propose)
+        if committed:
+            return self.state
+        # Under contention one at a time, so that each attempt has a fair chance.
+        async with self._contended:
+            for _ in range(_MAX_ATTEMPTS):
+                committed, refused_by = await self._attempt(propose)
+                if committed:
+                    return self.state
+        raise StoreUnavailable(
+            f"the metadata changed too often under this statement ({refused_by}); try again"
+        )
+
+    async def _attempt(self, propose: Callable[[ClusterState], Proposal | None]) -> tuple[bool, object]:
+        """Whether the proposal is done with, else what refused it."""
+        proposal = propose(self.state)
+        if proposal is None:
+            return True, None
+        asserts, updates = proposal
+        transaction = Transaction(self._runtime.random.uuid_bytes(), asserts, updates)
+        outcome = await self._commit_certainly(transaction)
+        if isinstance(outcome, Refused):
             await self.catch_up(outcome.revision)
-            if isinstance(outcome, Committed):
-                return self.state
-        raise StoreUnavailable("the metadata changed too often under this statement; try again")
+            return False, outcome.failed
+        try:
+            await self.catch_up(outcome.revision)
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(
+                f"the change was made, but this node does not see it yet: {error}"
+            ) from error
+        return True, None
 
     async def catch_up(self, revision: int) -> None:
         """Return once `state` is at least at this revision."""
@@ -105,4 +126,7 @@ class Metadata:
     def _swap(self, after: ClusterState) -> None:
         before, self.state = self.state, after
         for listener in self._listeners:
-            listener(before, after)
+            try:
+                listener(before, after)
+            except Exception as error:  # A listener's bug must not stop this node from following.
+                self._runtime.log("error", "metadata.listener_failed", error=repr(error))

@@ -92,6 +92,7 @@ class ClusterState:
 
 
 SCHEMA_PREFIXES = ("keyspaces/", "types/", "tables/")
+_TABLETS = "tablets/"
 
 
 def _digest(text: str) -> bytes:
@@ -104,7 +105,7 @@ EMPTY = ClusterState(
 
 
 def from_loaded(loaded: Loaded) -> ClusterState:
-    return _build(EMPTY, loaded.revision, loaded.entries, set(loaded.entries))
+    return _build(EMPTY, loaded.revision, dict(loaded.entries), set(loaded.entries))
 
 
 def advance(state: ClusterState, revision: int, updates: tuple[Update, ...]) -> ClusterState:
@@ -113,36 +114,53 @@ def advance(state: ClusterState, revision: int, updates: tuple[Update, ...]) -> 
     return _build(state, revision, entries, {update.key for update in updates})
 
 
-def _build(
-    before: ClusterState, revision: int, entries: Mapping[str, Entry], touched: set[str]
-) -> ClusterState:
-    keyspaces = dict(before.keyspaces)
-    names = {key.split("/")[1] for key in touched if key.startswith(SCHEMA_PREFIXES)}
-    if names:
-        by_keyspace = _schema_entries(entries, names)
-        for name in sorted(names):
-            keyspace = _keyspace(name, by_keyspace[name], before.keyspaces.get(name), touched)
-            if keyspace is None:
-                keyspaces.pop(name, None)
-            else:
-                keyspaces[name] = keyspace
-    tablet_maps = dict(before.tablet_maps)
-    for table_hex in sorted({key.split("/")[1] for key in touched if key.startswith("tablets/")}):
-        tablet_map = _tablet_map(bytes.fromhex(table_hex), entries)
-        if tablet_map.tablets:
-            tablet_maps[bytes.fromhex(table_hex)] = tablet_map
-        else:
-            tablet_maps.pop(bytes.fromhex(table_hex), None)
-    nodes = before.nodes
-    if any(key.startswith("nodes/") for key in touched):
-        nodes = _nodes(entries)
+def _build(before: ClusterState, revision: int, entries: dict[str, Entry], touched: set[str]) -> ClusterState:
     return ClusterState(
         revision,
-        MappingProxyType(dict(entries)),
-        _sorted_proxy(keyspaces),
-        MappingProxyType(tablet_maps),
-        nodes,
+        MappingProxyType(entries),
+        _keyspaces(before.keyspaces, entries, touched),
+        _tablet_maps(before.tablet_maps, entries, touched),
+        _nodes(entries) if any(key.startswith("nodes/") for key in touched) else before.nodes,
     )
+
+
+def _keyspaces(
+    before: Mapping[str, Keyspace], entries: Mapping[str, Entry], touched: set[str]
+) -> Mapping[str, Keyspace]:
+    names = {key.split("/")[1] for key in touched if key.startswith(SCHEMA_PREFIXES)}
+    if not names:
+        return before
+    keyspaces = dict(before)
+    by_keyspace = _schema_entries(entries, names)
+    for name in names:
+        keyspace = _keyspace(name, by_keyspace[name], before.get(name), touched)
+        if keyspace is None:
+            keyspaces.pop(name, None)
+        else:
+            keyspaces[name] = keyspace
+    return _sorted_proxy(keyspaces)
+
+
+def _tablet_maps(
+    before: Mapping[bytes, TabletMap], entries: Mapping[str, Entry], touched: set[str]
+) -> Mapping[bytes, TabletMap]:
+    tables = {key.split("/")[1] for key in touched if key.startswith(_TABLETS)}
+    if not tables:
+        return before
+    tablets: dict[str, list[Tablet]] = {table: [] for table in tables}
+    for key, entry in entries.items():
+        if key.startswith(_TABLETS):
+            _, table, tablet_id = key.split("/")
+            if table in tablets:
+                tablets[table].append(_tablet(bytes.fromhex(table), int(tablet_id), entry.value))
+    maps = dict(before)
+    for table, found in tablets.items():
+        if found:
+            in_order = sorted(found, key=lambda tablet: tablet.first_token)
+            maps[bytes.fromhex(table)] = TabletMap(tuple(in_order))
+        else:
+            maps.pop(bytes.fromhex(table), None)
+    return MappingProxyType(maps)
 
 
 def _sorted_proxy(items: Mapping[str, V]) -> Mapping[str, V]:
@@ -231,24 +249,17 @@ def _table(keyspace: str, name: str, value: bytes, types: Mapping[str, UserType]
     )
 
 
-def _tablet_map(table: bytes, entries: Mapping[str, Entry]) -> TabletMap:
-    prefix = f"tablets/{table.hex()}/"
-    tablets = []
-    for key, entry in entries.items():
-        if key.startswith(prefix):
-            record = msgspec.json.decode(entry.value, type=records.TabletRecord)
-            tablets.append(
-                Tablet(
-                    int(key[len(prefix) :]),
-                    table,
-                    int(record.first_token),
-                    int(record.last_token),
-                    record.epoch,
-                    record.primary,
-                    tuple(record.replicas),
-                )
-            )
-    return TabletMap(tuple(sorted(tablets, key=lambda tablet: tablet.first_token)))
+def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:
+    record = msgspec.json.decode(value, type=records.TabletRecord)
+    return Tablet(
+        tablet_id,
+        table,
+        int(record.first_token),
+        int(record.last_token),
+        record.epoch,
+        record.primary,
+        tuple(record.replicas),
+    )
 
 
 def _nodes(entries: Mapping[str, Entry]) -> Mapping[str, Node]:

@@ -7,9 +7,11 @@ from belvedere.cql import syntax
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import OutcomeUnknown, StoreUnavailable
+from belvedere.query.ddl_alter_table import alter_table
 from belvedere.query.ddl_edits import DdlContext, Decision
 from belvedere.query.ddl_keyspaces import alter_keyspace, create_keyspace, drop_keyspace
 from belvedere.query.ddl_tables import create_table, drop_table
+from belvedere.query.ddl_types import alter_type, create_type, drop_type
 from belvedere.query.errors import ServerError
 from belvedere.query.results import Result, Void
 from belvedere.runtime.api import Runtime
@@ -21,7 +23,11 @@ _DECIDERS: dict[type, Decide] = {
     syntax.AlterKeyspace: alter_keyspace,
     syntax.DropKeyspace: drop_keyspace,
     syntax.CreateTable: create_table,
+    syntax.AlterTable: alter_table,
     syntax.DropTable: drop_table,
+    syntax.CreateType: create_type,
+    syntax.AlterType: alter_type,
+    syntax.DropType: drop_type,
 }
 
 

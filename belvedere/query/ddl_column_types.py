@@ -3,7 +3,7 @@
 from belvedere.cql import syntax
 from belvedere.cql.text import to_text
 from belvedere.model.schema import Keyspace
-from belvedere.model.types import CQLType, UserType
+from belvedere.model.types import CQLType, ListType, MapType, SetType, TupleType, UserType, VectorType
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.type_nodes import UserTypeLookup, resolve_type
 
@@ -108,3 +108,22 @@ def uses_type(column_type: CQLType, user_type: UserType) -> bool:
         and (part.keyspace, part.type_name) == (user_type.keyspace, user_type.type_name)
         for part in column_type.walk()
     )
+
+
+def without_user_types(column_type: CQLType) -> CQLType:
+    """The same with tuples in place of user types, so that it still means something when those are gone."""
+    found: CQLType
+    match column_type:
+        case ListType():
+            found = ListType(without_user_types(column_type.element))
+        case SetType():
+            found = SetType(without_user_types(column_type.element))
+        case MapType():
+            found = MapType(without_user_types(column_type.key), without_user_types(column_type.value))
+        case VectorType():
+            return VectorType(without_user_types(column_type.element), column_type.dimension)
+        case TupleType() | UserType():
+            return TupleType([without_user_types(part) for part in column_type.types])
+        case _:
+            return column_type
+    return found if column_type.is_multicell else found.frozen()

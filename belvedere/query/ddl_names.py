@@ -39,8 +39,12 @@ def keyspace_of(explicit: str | None, current: str | None) -> str:
     return name
 
 
+def is_system(keyspace: str) -> bool:
+    return keyspace.lower() in SYSTEM_KEYSPACES
+
+
 def check_modifiable(keyspace: str) -> None:
-    if keyspace.lower() in SYSTEM_KEYSPACES:
+    if is_system(keyspace):
         raise Unauthorized(f"{keyspace} keyspace is not user-modifiable.")
 
 

@@ -14,7 +14,7 @@ from belvedere.query.ddl_names import (
     keyspace_of,
 )
 from belvedere.query.errors import AlreadyExists, InvalidRequest
-from belvedere.query.table_options import initial_tablets, new_options
+from belvedere.query.table_options import ignored_properties, initial_tablets, new_options
 
 STATICS_NEED_CLUSTERING = (
     "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
@@ -36,7 +36,7 @@ def create_table(statement: syntax.CreateTable, state: ClusterState, context: Dd
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(table)
     edit.create_tablets(table, initial_tablets(table.options), context.node_id)
-    return edit.decide("CREATED", "TABLE", name)
+    return edit.decide("CREATED", "TABLE", name, ignored_properties(statement.properties))
 
 
 def drop_table(statement: syntax.DropTable, state: ClusterState, context: DdlContext) -> Decision | None:

@@ -11,6 +11,7 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Execution, Plan
 from belvedere.query.ddl import execute_ddl, is_ddl
 from belvedere.query.ddl_names import check_modifiable, keyspace_of
+from belvedere.query.describe import DescribeContext, describe, describe_columns
 from belvedere.query.errors import InvalidRequest, Unauthorized
 from belvedere.query.results import Result, ResultColumn, SchemaChange, SetKeyspace, Void
 from belvedere.query.schema_view import KeyspacesView
@@ -71,6 +72,10 @@ def plan_schema_statement(
         case syntax.Truncate():
             target = keyspace_of(statement.keyspace, keyspace)
             return SchemaPlan(lambda: _truncate(target, statement.table.name, database))
+        case syntax.Describe():
+            return SchemaPlan(
+                lambda: _describe(statement, keyspace, database), describe_columns(statement, keyspace)
+            )
     refuse(statement)
     return None
 
@@ -98,6 +103,13 @@ async def _truncate(keyspace: str, name: str, database: SchemaHost) -> Result:
     check_modifiable(keyspace)
     await database.access.truncate(database.schema.table(keyspace, name))
     return Void()
+
+
+async def _describe(statement: syntax.Describe, current: str | None, database: SchemaHost) -> Result:
+    context = DescribeContext(
+        database.schema.keyspaces, database.state, database.options.cluster_name, current
+    )
+    return describe(statement, context)
 
 
 def refuse(statement: syntax.Statement) -> None:

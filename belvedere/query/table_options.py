@@ -62,7 +62,6 @@ OBSOLETE = frozenset(
         "index_interval",
         "replicate_on_write",
         "populate_io_cache_on_flush",
-        "caching_keys",
     }
 )
 
@@ -81,12 +80,23 @@ def initial_tablets(options: Mapping[str, object]) -> int:
     return int(tablets["initial"]) if isinstance(tablets, dict) else DEFAULT_TABLETS
 
 
+def ignored_properties(properties: Properties) -> tuple[str, ...]:
+    """Warnings about what was accepted for compatibility and has no effect."""
+    return tuple(
+        f"The property '{found.name}' is ignored"
+        for found in properties
+        if found.name in OBSOLETE or found.name == "id"
+    )
+
+
 def _changed(options: dict[str, object], properties: Properties, creating: bool) -> dict[str, object]:
-    given = known_properties(properties, {*DEFAULTS, *OBSOLETE, "tablets"})
+    # DESCRIBE … WITH INTERNALS writes the id; a new table gets a fresh one all the same.
+    known = {*DEFAULTS, *OBSOLETE, "tablets", *(("id",) if creating else ())}
+    given = known_properties(properties, known)
     if "tablets" in given and not creating:
         raise InvalidRequest("'tablets' can only be given when a table is created")
     for name, value in given.items():
-        if name not in OBSOLETE:
+        if name in _READERS:
             options[name] = _READERS[name](name, value)
     low, high = options["min_index_interval"], options["max_index_interval"]
     assert isinstance(low, int)
@@ -221,6 +231,7 @@ __all__ = [
     "DEFAULT_TABLETS",
     "MAX_TABLETS",
     "altered_options",
+    "ignored_properties",
     "initial_tablets",
     "new_options",
 ]
