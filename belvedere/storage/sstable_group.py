@@ -27,7 +27,7 @@ from belvedere.storage.columns import WireColumn, from_arrow
 from belvedere.storage.deletions import touching
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import EVERYTHING, KeySlice
-from belvedere.storage.sstable_format import FileDescription, StoredColumn, column_key
+from belvedere.storage.sstable_format import FileDescription, Layout, StoredColumn, column_key
 
 _decode_elements = msgspec.msgpack.Decoder(Complex).decode
 #: Stands for null in stamp columns; no cell has it, since a write needs a later timestamp than that.
@@ -126,6 +126,22 @@ class ReadPlan:
             by_ordinal(ColumnKind.STATIC, statics),
             fmt.KEY in names,
             fmt.CK in names,
+        )
+
+    @classmethod
+    def of_layout(cls, layout: Layout) -> "ReadPlan":
+        """For tables that are in the shape of the layout already."""
+
+        def by_ordinal(columns: Sequence[StoredColumn]) -> tuple[StoredColumn | None, ...]:
+            found = {one.column.position: one for one in columns}
+            return tuple(found.get(ordinal) for ordinal in range(max(found, default=-1) + 1))
+
+        return cls(
+            layout.partition_key,
+            by_ordinal(layout.regulars),
+            by_ordinal(layout.statics),
+            layout.has_key_column,
+            bool(layout.clustering),
         )
 
 
@@ -270,7 +286,7 @@ class DecodedGroup:
         found.ranges = []
         for index in range(low, high):
             if kinds[index] == fmt.STATIC_ROW:
-                found.static = self._static_row(index)
+                found.static = self.static_row(index)
                 continue
             deletion = self._deletion(index)
             assert deletion is not None
@@ -349,7 +365,7 @@ class DecodedGroup:
             rows = map(Row, stamps, repeat(0), repeat(0), live, repeat(None), cells)
         return list(zip(keys, rows, strict=True))
 
-    def _static_row(self, index: int) -> Row:
+    def static_row(self, index: int) -> Row:
         return self._with_stamps(index, [column.get(index) for column in self._cell_columns(static=True)])
 
     def _with_stamps(self, index: int, cells: list[AnyCell]) -> Row:

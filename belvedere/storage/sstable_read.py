@@ -25,7 +25,6 @@ from belvedere.storage.sparse_file import SparseFile
 from belvedere.storage.sstable_format import CorruptSSTable, FileDescription, SSTableFacts
 from belvedere.storage.sstable_group import DecodedGroup, ReadPlan
 
-
 #: What the Parquet reader asks for first, at the end of the file, however small the footer is.
 _FOOTER_READ: Final = 64 * 1024
 
@@ -61,7 +60,7 @@ class SSTable:
         self.number = cache.new_file()
         self._metadata = metadata
         self._blooms = blooms
-        self._description = msgspec.json.decode(metadata.metadata[fmt.METADATA_KEY], type=FileDescription)
+        self.description = msgspec.json.decode(metadata.metadata[fmt.METADATA_KEY], type=FileDescription)
         self._arrow_names: list[str] = metadata.schema.to_arrow_schema().names
         self._firsts = [group.token for group in facts.groups]
         self._lasts = [group.last_token for group in facts.groups]
@@ -101,7 +100,7 @@ class SSTable:
     def use_table(self, table: Table) -> None:
         """Read as rows of this definition from now on (columns may have come, gone or been renamed)."""
         self.table = table
-        self._plan = ReadPlan.of(table, self._description, self._arrow_names)
+        self._plan = ReadPlan.of(table, self.description, self._arrow_names)
         self._cache.drop_file(self.number, len(self.facts.groups))
 
     def close(self) -> None:
@@ -269,24 +268,20 @@ class SSTable:
         """A row group, from the cache or from disk."""
         group = self._cache.get((self.number, number))
         if group is None:
-            data = await self._read(number)
+            data = await self.read_group(number)
             plan = self._plan
-            group = await self._runtime.compute(lambda: DecodedGroup(plan, self._decode(number, data)))
+            group = await self._runtime.compute(lambda: DecodedGroup(plan, self.decode_group(number, data)))
             if plan is self._plan:
                 self._cache.put((self.number, number), group)
         return group
 
-    async def arrow_group(self, number: int) -> pa.Table:
-        """A row group as it is in the file, past the cache."""
-        data = await self._read(number)
-        return await self._runtime.compute(lambda: self._decode(number, data))
-
-    async def _read(self, number: int) -> bytes:
+    async def read_group(self, number: int) -> bytes:
+        """A row group's bytes, past the cache."""
         facts = self.facts.groups[number]
         return await self._runtime.disk.read(self.path, facts.offset, facts.length)
 
-    def _decode(self, number: int, data: bytes) -> pa.Table:
-        """Check and decode; runs on any thread."""
+    def decode_group(self, number: int, data: bytes) -> pa.Table:
+        """Check and decode a row group's bytes; runs on any thread."""
         facts = self.facts.groups[number]
         if len(data) != facts.length or crc32c.crc32c(data) != facts.crc32c:
             raise CorruptSSTable(
@@ -311,7 +306,8 @@ class SSTable:
     async def verify(self) -> None:
         """Check every byte against its checksum."""
         for number in range(len(self.facts.groups)):
-            await self.arrow_group(number)
+            data = await self.read_group(number)
+            await self._runtime.compute(lambda n=number, d=data: self.decode_group(n, d))  # type: ignore[misc]
 
 
 class _Pieces:

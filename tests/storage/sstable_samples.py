@@ -167,6 +167,8 @@ def random_row(rnd: random.Random, columns: Sequence[Column], mix: Mix, static: 
         elif complete or rnd.random() < 0.4:
             cells[column.position] = _random_cell(rnd, column.type, mix, timestamp, floor)
     live = not static and (complete or rnd.random() < 0.5)
+    if not live and deletion is None and not any(cell is not None for cell in cells):
+        deletion = (timestamp - 1, START // 10**6)  # a row says something, or nobody wrote it
     return Row(timestamp, ttl, expiry, live, deletion, cells)
 
 

@@ -1,0 +1,118 @@
+"""Which files to merge: size-tiered, and files that are mostly tombstones whose time is over.
+
+Outputs of one compaction may be split into several files that do not overlap; together they are one run
+and count as one file here, or they would be merged with each other for ever.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from belvedere.storage.sstable_format import SSTableFacts
+
+#: So many runs of similar size are merged.
+_FEWEST: Final = 4
+#: At most so many at once.
+_MOST: Final = 16
+#: Runs are similar while their sizes are between these multiples of the average of their tier.
+_LOWEST, _HIGHEST = 0.5, 1.5
+#: All smaller runs are one tier.
+_SMALL: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class _Run:
+    files: list[int]
+    size: int
+    rows: int
+    tombstones: int
+    min_token: int
+    max_token: int
+    min_timestamp: int
+    max_timestamp: int
+    max_second: int
+
+
+def choose(
+    facts: Sequence[SSTableFacts], *, gc_before: int = 0, oldest_in_memory: int = 2**63 - 1
+) -> list[int] | None:
+    """Indices of the files to merge, or None.
+
+    With `gc_before` (tombstones written before that second may go) also files that are mostly such
+    tombstones are chosen, together with the overlapping files that hold anything as old. They are left
+    alone while the memtables hold something as old, since then nothing could be purged.
+    """
+    runs = _runs(facts)
+    tier = _fullest_tier(runs)
+    if tier is not None:
+        return sorted(file for run in tier for file in run.files)
+    for run in runs:
+        if run.tombstones * 2 > run.rows and run.max_second < gc_before:
+            if run.max_timestamp < oldest_in_memory:
+                chosen = [run, *(other for other in runs if other is not run and _shadowed(other, run))]
+                return sorted(file for one in chosen for file in one.files)
+    return None
+
+
+def _runs(facts: Sequence[SSTableFacts]) -> list[_Run]:
+    """Files of equal commit versions whose token ranges are disjoint came from one compaction."""
+    order = sorted(
+        range(len(facts)), key=lambda i: (facts[i].first_version, facts[i].last_version, facts[i].min_token)
+    )
+    runs: list[_Run] = []
+    previous: SSTableFacts | None = None
+    for index in order:
+        file = facts[index]
+        if previous is not None and _continues(previous, file):
+            run = runs[-1]
+            run.files.append(index)
+            run.size += file.size
+            run.rows += file.rows
+            run.tombstones += file.tombstones
+            run.max_token = max(run.max_token, file.max_token)
+            run.min_timestamp = min(run.min_timestamp, file.min_timestamp)
+            run.max_timestamp = max(run.max_timestamp, file.max_timestamp)
+            run.max_second = max(run.max_second, file.max_second)
+        else:
+            runs.append(_run_of(index, file))
+        previous = file
+    return runs
+
+
+def _run_of(index: int, file: SSTableFacts) -> _Run:
+    return _Run(
+        [index],
+        file.size,
+        file.rows,
+        file.tombstones,
+        file.min_token,
+        file.max_token,
+        file.min_timestamp,
+        file.max_timestamp,
+        file.max_second,
+    )
+
+
+def _continues(previous: SSTableFacts, file: SSTableFacts) -> bool:
+    same = (previous.first_version, previous.last_version) == (file.first_version, file.last_version)
+    # One partition may end in one file and go on in the next.
+    return same and previous.last_version > 0 and previous.max_token <= file.min_token
+
+
+def _fullest_tier(runs: Sequence[_Run]) -> list[_Run] | None:
+    tiers: list[list[_Run]] = []
+    for run in sorted(runs, key=lambda one: one.size):
+        for tier in tiers:
+            average = sum(one.size for one in tier) / len(tier)
+            if run.size < _SMALL or _LOWEST * average <= run.size <= _HIGHEST * average:
+                tier.append(run)
+                break
+        else:
+            tiers.append([run])
+    full = [tier for tier in tiers if len(tier) >= _FEWEST]
+    return max(full, key=len)[:_MOST] if full else None
+
+
+def _shadowed(other: _Run, run: _Run) -> bool:
+    overlaps = other.min_token <= run.max_token and run.min_token <= other.max_token
+    return overlaps and other.min_timestamp <= run.max_timestamp
