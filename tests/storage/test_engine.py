@@ -38,7 +38,9 @@ from belvedere.storage.scan import after_partition
 from tests.storage.engine_help import in_world, open_engine, small_options, store_for, tablets_of, write
 from tests.storage.storage_model import Model, Writes, clustering_key, make_table, told, wire_int
 
-NOW = 1_000_000
+#: When readers look. In the far future, so that compaction (by the simulated clock) purges nothing before:
+#: a write with an old timestamp that comes after a purge would rightly not be deleted any more.
+NOW = 4_000_000_000
 
 
 async def scan_all(engine: StorageEngine, read: RangeRead, now: int = NOW) -> list[PartitionRows]:
@@ -77,25 +79,27 @@ def _rest(read: RangeRead, found: PartitionRows) -> tuple[KeySlice, ...]:
 
 
 async def check_everything(
-    engine: StorageEngine, model: Model, writes: Writes, generator: random.Random
+    engine: StorageEngine, model: Model, writes: Writes, generator: random.Random, now: int = NOW
 ) -> None:
     for key in writes.keys:
         store = store_for(engine, token_of(key))
         slices, reverse = writes.slices(), generator.random() < 0.5
         limit = generator.choice([0, 0, 1, 3])
-        found = await store.read(PartitionRead(token_of(key), key, slices, reverse, limit), NOW)
-        static, rows = model.read(key, NOW, slices, reverse)
+        found = await store.read(PartitionRead(token_of(key), key, slices, reverse, limit), now)
+        static, rows = model.read(key, now, slices, reverse)
         assert told(found) == (static, rows[:limit] if limit else rows)
         point = clustering_key(writes.table, generator.randint(-8, 8))
-        found = await store.read(PartitionRead(token_of(key), key, row=point), NOW)
-        expected = [item for item in model.read(key, NOW)[1] if item[0] == point]
+        found = await store.read(PartitionRead(token_of(key), key, row=point), now)
+        expected = [item for item in model.read(key, now)[1] if item[0] == point]
         assert told(found) == (static, expected)
-        now_found = store.read_now(PartitionRead(token_of(key), key, row=point), NOW)
+        now_found = store.read_now(PartitionRead(token_of(key), key, row=point), now)
         assert now_found is None or told(now_found) == (static, expected)
-    await check_scan(engine, model, writes, generator)
+    await check_scan(engine, model, writes, generator, now)
 
 
-async def check_scan(engine: StorageEngine, model: Model, writes: Writes, generator: random.Random) -> None:
+async def check_scan(
+    engine: StorageEngine, model: Model, writes: Writes, generator: random.Random, now: int
+) -> None:
     slices, reverse = writes.slices(), generator.random() < 0.3
     if generator.random() < 0.5:
         slices = RangeRead().slices
@@ -104,10 +108,10 @@ async def check_scan(engine: StorageEngine, model: Model, writes: Writes, genera
     if per_partition:
         # Going on inside a partition would need what is left of its limit: take pages that do not cut it.
         read = RangeRead(slices=slices, reverse=reverse, limit=1000, partition_limit=per_partition)
-    found = await scan_all(engine, read)
+    found = await scan_all(engine, read, now)
     expected = []
     for token, key in model.positions():
-        static, rows = model.read(key, NOW, slices, reverse)
+        static, rows = model.read(key, now, slices, reverse)
         rows = rows[:per_partition] if per_partition else rows
         if static or rows:
             expected.append(((token, key), (static, rows)))
@@ -152,6 +156,40 @@ def test_random_writes_flushes_compactions_and_restarts_against_the_model(seed: 
             runtime = world.boot("node")
             await runtime.perform(life(runtime, generator.randint(1, 40)))
             world.crash("node", lose_unsynced=True)
+
+    in_world(main, seed)
+
+
+@given(st.integers(0, 10**9))
+def test_what_is_purged_is_not_missed(seed: int) -> None:
+    """All expired cells and tombstones are past their grace: compactions drop what they may, and readers see
+    the same before and after."""
+    generator = random.Random(seed)
+    table = make_table(clustering=generator.random() < 0.8, sets=generator.random() < 0.7)
+    writes = Writes(table, generator, now=1_000_000)
+    model = Model()
+
+    async def life(runtime: SimRuntime) -> None:
+        engine = await open_engine(runtime, table, 1, small_options(compaction=False))
+        store = engine.store(1)
+        now = runtime.clock.wall_micros() // 1_000_000
+        for _ in range(generator.randint(1, 50)):
+            mutation = writes.mutation()
+            await write(engine, mutation)
+            model.apply(mutation)
+            if generator.random() < 0.2:
+                await store.flush()
+        for everything in (False, True):
+            await engine.compact(store, everything)
+            await check_everything(engine, model, writes, generator, now)
+        await store.flush()
+        await engine.compact(store)
+        await check_everything(engine, model, writes, generator, now)
+        assert store.statistics()["file_rows"] <= sum(len(p.rows) + 1 for p in model.partitions.values())
+
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+        await runtime.perform(life(runtime))
 
     in_world(main, seed)
 
