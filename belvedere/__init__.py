@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from belvedere.runtime.version import VERSION
+
 if TYPE_CHECKING:
     from belvedere.query.database import DatabaseOptions
     from belvedere.server.embedded import EmbeddedDatabase
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def open(path: str, options: "DatabaseOptions | None" = None) -> "EmbeddedDatabase":

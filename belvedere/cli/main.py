@@ -4,15 +4,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from belvedere import __version__
 from belvedere.cli import start, status
+from belvedere.runtime.version import VERSION
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="belvedere", description="A table store whose materialized views never drift."
     )
-    parser.add_argument("--version", action="version", version=f"belvedere {__version__}")
+    parser.add_argument("--version", action="version", version=f"belvedere {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start.add_parser(commands)
     status.add_parser(commands)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
 
-from belvedere import __version__
 from belvedere.cql import syntax
 from belvedere.cql.errors import CQLSyntaxError
 from belvedere.cql.parser import parse_statement
@@ -34,6 +33,7 @@ from belvedere.query.system_tables import LocalNode, SystemSources, SystemTables
 from belvedere.query.virtual import VirtualRow
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
+from belvedere.runtime.version import VERSION
 from belvedere.storage.engine import EngineOptions, StorageEngine
 from belvedere.storage.errors import StorageError
 
@@ -139,7 +139,7 @@ class Database:
 
     async def announce(self, host: str, port: int) -> None:
         """Let the cluster know where this node answers CQL."""
-        record = records.encode(records.NodeRecord(host, port, version=__version__))
+        record = records.encode(records.NodeRecord(host, port, version=VERSION))
         key = records.node_key(self.node_id)
 
         def propose(state: ClusterState) -> Proposal | None:

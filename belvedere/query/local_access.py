@@ -60,6 +60,9 @@ class LocalAccess:
                 for table_id, tablet_map in state.tablet_maps.items()
                 if table_id in state.tables_by_id
             }
+            # Commit versions follow the wall clock: whatever it does, timestamps go on from where they were.
+            newest = max((store.last_version for store in self._engine.stores.values()), default=0)
+            self._last_timestamp = max(self._last_timestamp, newest)
 
     async def _route(self, table: Table) -> _Route:
         """The table's stores, also if it was created this instant."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from belvedere import __version__
 from belvedere.meta.state import ClusterState
 from belvedere.query.virtual import VirtualRow
 from belvedere.runtime.process import age_seconds, process_id, resident_bytes
+from belvedere.runtime.version import VERSION
 from belvedere.storage.engine import StorageEngine
 
 
@@ -16,7 +16,7 @@ def node_facts(
     """What is shown, in order. Memory and age are those of the whole process."""
     statistics: dict[str, Any] = engine.statistics()
     return [
-        ("version", __version__),
+        ("version", VERSION),
         ("node_id", node_id),
         ("process_id", str(process_id())),
         ("uptime_seconds", f"{age_seconds():.0f}"),

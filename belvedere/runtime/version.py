@@ -1,0 +1,3 @@
+"""Which Belvedere this is."""
+
+VERSION = "0.1.0"
