@@ -16,7 +16,7 @@ from belvedere.query.restrictions_values import require
 from belvedere.query.results import Rows
 from belvedere.query.select_limits import limit_value
 from belvedere.query.select_ordering import Order
-from belvedere.query.selection import STATIC_ONLY, Extract, Selection
+from belvedere.query.selection import STATIC_ONLY, Selection, compile_point_extract
 from belvedere.query.terms import MarkerTerm, TermValue
 from belvedere.storage.reads import EVERYTHING, PartitionRead
 
@@ -27,60 +27,83 @@ FastSelect = Callable[[Execution], Rows | None]
 def fast_select(
     table: Table, selection: Selection, restrictions: Restrictions, order: Order, limit: TermValue | None
 ) -> FastSelect | None:
-    extract, keys = selection.extract, restrictions.key_terms
-    if extract is None or not keys or restrictions.filters or restrictions.tokens:
+    keys = restrictions.key_terms
+    if selection.extract is None or not keys or restrictions.filters or restrictions.tokens:
         return None
     rows = restrictions.row_terms
     if len(rows) == len(table.clustering) and (limit is None or limit.is_constant):
-        return _compile_point(table, selection, keys, rows, extract)
-    return _partition_select(table, selection, restrictions, order, limit, extract)
+        return _compile_point(table, selection, keys, rows)
+    return _partition_select(table, selection, restrictions, order, limit)
 
 
 # -- one row -----------------------------------------------------------------------------------------
 
 
 def _compile_point(
-    table: Table,
-    selection: Selection,
-    keys: tuple[TermValue, ...],
-    rows: tuple[TermValue, ...],
-    extract: Extract,
+    table: Table, selection: Selection, keys: tuple[TermValue, ...], rows: tuple[TermValue, ...]
 ) -> FastSelect:
+    selected = [table.by_name[selector.name] for selector in selection.selectors]
     namespace: dict[str, Any] = {
-        "PartitionRead": PartitionRead, "Rows": Rows, "EVERYTHING": EVERYTHING, "token_of": token_of,
-        "join": join_partition_key, "check_key": check_key, "encode": table.clustering_order.encode,
-        "table": table, "columns": selection.columns, "extract": extract, "value_of": _value_of,
-    }  # fmt: skip
-    lines = ["def point(execution):", "    values = execution.values"]
-    for prefix, columns, terms in (("k", table.partition_key, keys), ("c", table.clustering, rows)):
-        for index, (column, term) in enumerate(zip(columns, terms, strict=True)):
-            name = f"{prefix}{index}"
-            namespace[f"term_{name}"], namespace[f"column_{name}"] = term, column
-            lines += [f"    {line}" for line in _value_lines(name, column, term, alone=len(keys) == 1)]
-    if len(keys) == 1:
-        lines.append("    key = k0")
-    else:
-        lines.append(f"    key = join(({', '.join(f'k{i}' for i in range(len(keys)))}))")
-        lines.append("    if len(key) > 65535: check_key(key)")
-    row = f"encode(({', '.join(f'c{i}' for i in range(len(rows)))},))" if rows else "b''"
+        "PartitionRead": PartitionRead,
+        "Rows": Rows,
+        "EVERYTHING": EVERYTHING,
+        "token_of": token_of,
+        "encode": table.clustering_order.encode,
+        "table": table,
+        "columns": selection.columns,
+        "extract": compile_point_extract(table, selected),
+    }
+    lines = ["if execution.paging_state is not None: return None", *_key_lines(table, keys, namespace)]
+    for index, (column, term) in enumerate(zip(table.clustering, rows, strict=True)):
+        lines += _value_lines(f"c{index}", column, term, namespace)
     lines += [
-        f"    read = PartitionRead(token_of(key), key, EVERYTHING, False, 0, {row})",
-        "    found = execution.access.read_now(table, read, execution.now)",
-        "    if found is None: return None",
-        "    return Rows(found.after, (), columns, extract(key, found.static, found.rows), None)",
+        f"values = ({''.join(f'c{index}, ' for index in range(len(rows)))})",
+        f"row = {'encode(values)' if rows else repr(b'')}",
+        "read = PartitionRead(token_of(key), key, EVERYTHING, False, 0, row)",
+        "found = execution.access.read_now(table, read, execution.now)",
+        "if found is None: return None",
+        "return Rows(found.after, (), columns, extract(key, found.static, found.rows, values), None)",
     ]
-    exec("\n".join(lines), namespace)
-    point: FastSelect = namespace["point"]
+    point: FastSelect = _compiled(lines, namespace)
     return point
 
 
-def _value_lines(name: str, column: Column, term: TermValue, *, alone: bool) -> list[str]:
+def _compile_key(table: Table, keys: tuple[TermValue, ...]) -> Callable[[Execution], bytes]:
+    """The bytes of a partition key given by value."""
+    namespace: dict[str, Any] = {}
+    key_of: Callable[[Execution], bytes] = _compiled(
+        [*_key_lines(table, keys, namespace), "return key"], namespace
+    )
+    return key_of
+
+
+def _compiled(lines: list[str], namespace: dict[str, Any]) -> Any:
+    """A function of the execution with these lines as its body."""
+    body = "\n".join(f"    {line}" for line in lines)
+    exec(f"def compiled(execution):\n    bound = execution.values\n{body}\n", namespace)
+    return namespace["compiled"]
+
+
+def _key_lines(table: Table, keys: tuple[TermValue, ...], namespace: dict[str, Any]) -> list[str]:
+    """Code that leaves the partition key's bytes in `key`."""
+    namespace |= {"join": join_partition_key, "check_key": check_key, "value_of": _value_of}
+    lines: list[str] = []
+    for index, (column, term) in enumerate(zip(table.partition_key, keys, strict=True)):
+        lines += _value_lines(f"k{index}", column, term, namespace)
+    if len(keys) == 1:
+        return [*lines, "key = k0", "if not 0 < len(key) < 65536: check_key(key)"]
+    parts = ", ".join(f"k{index}" for index in range(len(keys)))
+    return [*lines, f"key = join(({parts}))", "if len(key) > 65535: check_key(key)"]
+
+
+def _value_lines(name: str, column: Column, term: TermValue, namespace: dict[str, Any]) -> list[str]:
     """Code that puts one key value into a variable, checked inline where a look at it suffices."""
-    slow = f"value_of(term_{name}, column_{name}, execution, {name[0] == 'k' and alone})"
+    namespace[f"term_{name}"], namespace[f"column_{name}"] = term, column
+    slow = f"value_of(term_{name}, column_{name}, execution)"
     test = _inline_test(name, column)
     if not isinstance(term, MarkerTerm) or test is None or term.type != column.type:
         return [f"{name} = {slow}"]
-    return [f"{name} = values[{term.index}]", f"if not ({test}): {name} = {slow}"]
+    return [f"{name} = bound[{term.index}]", f"if not ({test}): {name} = {slow}"]
 
 
 def _inline_test(name: str, column: Column) -> str | None:
@@ -90,17 +113,12 @@ def _inline_test(name: str, column: Column) -> str | None:
     if type_.name in ("int", "bigint", "smallint", "tinyint", "timestamp", "date", "uuid"):
         return is_bytes + f"len({name}) == {type_.fixed_width}"
     if type_.name in ("text", "ascii"):
-        return is_bytes + f"0 < len({name}) < 65536 and {name}.isascii()"
-    if type_.name == "blob":
-        return is_bytes + f"0 < len({name}) < 65536"
-    return None
+        return is_bytes + f"{name}.isascii()"
+    return f"{name}.__class__ is bytes" if type_.name == "blob" else None
 
 
-def _value_of(term: TermValue, column: Column, execution: Execution, is_key: bool) -> bytes:
-    value = require(term.evaluate(execution), column.name)
-    if is_key:
-        check_key(value)
-    return value
+def _value_of(term: TermValue, column: Column, execution: Execution) -> bytes:
+    return require(term.evaluate(execution), column.name)
 
 
 # -- rows of one partition ---------------------------------------------------------------------------
@@ -112,18 +130,23 @@ def _partition_select(
     restrictions: Restrictions,
     order: Order,
     limit: TermValue | None,
-    extract: Extract,
 ) -> FastSelect:
-    columns, full = selection.columns, restrictions.queries_full_partitions
-    slices_of, keys_of, reverse = restrictions.slices, restrictions.partition_keys, order.reverse
+    columns, full, extract = selection.columns, restrictions.queries_full_partitions, selection.extract
+    assert extract is not None
+    key_of, slices_of, reverse = (
+        _compile_key(table, restrictions.key_terms),
+        restrictions.slices,
+        order.reverse,
+    )
+    sliced = bool(restrictions.clustering.restricted)
 
     def select(execution: Execution) -> Rows | None:
         if execution.paging_state is not None:
             return None
-        wanted = limit_value(limit, execution)
+        wanted = 0 if limit is None else limit_value(limit, execution)
         page_size = execution.page_size
-        (key,) = keys_of(execution)
-        slices = slices_of(execution)
+        key = key_of(execution)
+        slices = slices_of(execution) if sliced else EVERYTHING
         if not slices:
             return Rows(columns=columns)
         pages = page_size > 0 and not 0 < wanted <= page_size

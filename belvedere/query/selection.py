@@ -90,6 +90,27 @@ def prepare_selection(table: Table, node: Select, collector: BindCollector) -> S
 
 def compile_extract(table: Table, columns: Sequence[Column]) -> Extract:
     """A function made for these columns: this runs for every row that plain SELECTs return."""
+    extract: Extract = _compile(table, columns, known_clustering=False)
+    return extract
+
+
+#: Like Extract, with the clustering values that the rows are known to have.
+PointExtract = Callable[[bytes, Row | None, StoredRows, Sequence[Wire]], list[list[Wire]]]
+#: Types whose keys hold the very bytes of their values; those of a decimal lose its scale.
+_KEPT_BY_KEYS = frozenset(
+    "ascii bigint blob boolean date inet int smallint text time timestamp".split()
+    + "timeuuid tinyint uuid varint".split()
+)
+
+
+def compile_point_extract(table: Table, columns: Sequence[Column]) -> PointExtract:
+    """For reads by full key: clustering values come from the request instead of out of the stored key."""
+    known = all(column.type.name in _KEPT_BY_KEYS for column in table.clustering)
+    extract: PointExtract = _compile(table, columns, known_clustering=known)
+    return extract if known else lambda key, static, rows, values: extract(key, static, rows)  # type: ignore[call-arg]
+
+
+def _compile(table: Table, columns: Sequence[Column], *, known_clustering: bool) -> Any:
     namespace: dict[str, Any] = {
         "split": split_partition_key,
         "decode": table.clustering_order.decode,
@@ -104,14 +125,14 @@ def compile_extract(table: Table, columns: Sequence[Column]) -> Extract:
     if of_kind[ColumnKind.STATIC]:
         head.append("cells = [] if static is None else static.cells")
         head += _cell_lines(of_kind[ColumnKind.STATIC], "s", namespace)
-    if of_kind[ColumnKind.CLUSTERING]:
+    if of_kind[ColumnKind.CLUSTERING] and not known_clustering:
         body.append("values = NULLS if clustering is None else decode(clustering)")
     if of_kind[ColumnKind.REGULAR]:
         body.append("cells = row.cells")
         body += _cell_lines(of_kind[ColumnKind.REGULAR], "r", namespace)
     result = ", ".join(_source_of(table, column) for column in columns)
     lines = [
-        "def extract(key, static, rows):",
+        f"def extract(key, static, rows{', values' if known_clustering else ''}):",
         *(f"    {line}" for line in head),
         "    found = []",
         "    for clustering, row in rows:",
@@ -120,8 +141,7 @@ def compile_extract(table: Table, columns: Sequence[Column]) -> Extract:
         "    return found",
     ]
     exec("\n".join(lines), namespace)
-    extract: Extract = namespace["extract"]
-    return extract
+    return namespace["extract"]
 
 
 def _source_of(table: Table, column: Column) -> str:

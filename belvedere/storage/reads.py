@@ -27,9 +27,11 @@ class KeySlice:
 EVERYTHING = (KeySlice(),)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRead:
-    """Rows of one partition. Slices are ascending and disjoint, whatever the direction of reading."""
+class PartitionRead(msgspec.Struct, frozen=True):
+    """Rows of one partition. Slices are ascending and disjoint, whatever the direction of reading.
+
+    A struct, not a dataclass: one is made for every point read, in a fifth of the time.
+    """
 
     token: int
     key: bytes
