@@ -1,47 +1,21 @@
 """The keyspaces `system_schema` and `system_virtual_schema`: the schema as tables, as drivers read it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from belvedere.model.schema import Column, ColumnKind, Keyspace, Table
 from belvedere.query.system_tables_define import define, system_keyspace
+from belvedere.query.table_options import DEFAULTS
 from belvedere.query.virtual import VirtualRow, VirtualTable
 
 #: The keyspaces to describe, as they are now.
 Keyspaces = Callable[[], Iterable[Keyspace]]
 
-#: What tables have unless their options say otherwise. Options without meaning here are shown all the
-#: same: drivers' metadata and tools expect them.
-DEFAULT_OPTIONS: Mapping[str, object] = {
-    "additional_write_policy": "99p",
-    "allow_auto_snapshot": True,
-    "bloom_filter_fp_chance": 0.01,
-    "caching": {"keys": "ALL", "rows_per_partition": "NONE"},
-    "cdc": False,
-    "comment": "",
-    "compaction": {
-        "class": "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy",
-        "max_threshold": "32",
-        "min_threshold": "4",
-    },
-    "compression": {
-        "chunk_length_in_kb": "16",
-        "class": "org.apache.cassandra.io.compress.ZstdCompressor",
-    },
-    "crc_check_chance": 1.0,
-    "dclocal_read_repair_chance": 0.0,
-    "default_time_to_live": 0,
-    "extensions": {},
-    "gc_grace_seconds": 864_000,
-    "incremental_backups": True,
-    "max_index_interval": 2048,
-    "memtable": "default",
-    "memtable_flush_period_in_ms": 0,
-    "min_index_interval": 128,
-    "read_repair": "BLOCKING",
-    "read_repair_chance": 0.0,
-    "speculative_retry": "99p",
-}
+#: What tables have unless their options say otherwise, and what drivers of older days look for.
+DEFAULT_OPTIONS: Mapping[str, object] = MappingProxyType(
+    {**DEFAULTS, "dclocal_read_repair_chance": 0.0, "read_repair_chance": 0.0}
+)
 _OPTION_COLUMNS = """
     additional_write_policy text; allow_auto_snapshot boolean; bloom_filter_fp_chance double;
     caching frozen<map<text, text>>; cdc boolean; comment text; compaction frozen<map<text, text>>;

@@ -38,8 +38,8 @@ from belvedere.server.messages_responses import (
     set_keyspace_body,
     with_warnings,
 )
-from belvedere.server.messages_rows import EncodedColumns, prepared_body, rows_body
-from belvedere.server.protocol import HIGHEST_VERSION, RESPONSE_BIT, V5, envelope
+from belvedere.server.messages_rows import EncodedColumns, encode_rows, prepared_body, rows_body
+from belvedere.server.protocol import HEADER, HIGHEST_VERSION, RESPONSE_BIT, V5
 
 if TYPE_CHECKING:
     from belvedere.query.database import PreparedStatement
@@ -78,15 +78,16 @@ class ResultMetadata:
     """Metadata bytes of prepared statements' results, shared by all connections of a server."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[bytes, int], EncodedColumns] = {}
+        #: By version, then by statement.
+        self._encoded: dict[int, dict[bytes, EncodedColumns]] = {v: {} for v in wire.SUPPORTED_VERSIONS}
         self._given: dict[bytes, bytes] = {}
 
     def encoded(self, statement_id: bytes, columns: tuple[ResultColumn, ...], version: int) -> EncodedColumns:
-        key = (statement_id, version)
-        found = self._encoded.get(key)
+        by_statement = self._encoded[version]
+        found = by_statement.get(statement_id)
         if found is None or found.columns is not columns:
-            found = self._encoded[key] = EncodedColumns(columns, version)
-            _forget_oldest(self._encoded)
+            found = by_statement[statement_id] = EncodedColumns(columns, version)
+            _forget_oldest(by_statement)
         return found
 
     def note_given(self, statement_id: bytes, metadata_id: bytes) -> None:
@@ -101,9 +102,9 @@ class ResultMetadata:
         return self._given.get(statement_id) == metadata_id
 
 
-def _forget_oldest(remembered: dict[tuple[bytes, int], EncodedColumns] | dict[bytes, bytes]) -> None:
+def _forget_oldest(remembered: dict[bytes, EncodedColumns] | dict[bytes, bytes]) -> None:
     if len(remembered) > _MAX_REMEMBERED:
-        del remembered[next(iter(remembered))]  # type: ignore[arg-type]
+        del remembered[next(iter(remembered))]
 
 
 class Conversation:
@@ -270,7 +271,10 @@ class Conversation:
                 new_id = prepared.result_metadata_id
         elif skip:
             skip = self._metadata.known_to_all(request.id, prepared.result_metadata_id)
-        body = rows_body(result, encoded, skip_metadata=skip, new_id=new_id)
+        if skip and new_id is None and result.paging_state is None:
+            body = encode_rows(encoded.skipping_prefix, result.rows)
+        else:
+            body = rows_body(result, encoded, skip_metadata=skip, new_id=new_id)
         return self._result_envelope(stream, result, body), result.after
 
     def _result(self, stream: int, result: Result, skip_metadata: bool) -> bytes:
@@ -305,7 +309,8 @@ class Conversation:
         if self._compress_bodies and len(body) >= WORTHWHILE:
             body = compress_body(body)
             flags |= wire.FLAG_COMPRESSED
-        return envelope((self.version or HIGHEST_VERSION) | RESPONSE_BIT, stream, opcode, body, flags)
+        version = (self.version or HIGHEST_VERSION) | RESPONSE_BIT
+        return HEADER.pack(version, flags, stream, opcode, len(body)) + body
 
 
 def _where(error: BaseException) -> str:

@@ -191,8 +191,8 @@ def test_many_connections_and_clients_in_a_table(server: Running, session: Sessi
     for other in others:
         other.connect()
     rows = list(session.execute("SELECT * FROM system_views.clients"))
-    assert len(rows) >= 12
-    assert {row.driver_name for row in rows} == {"DataStax Python Driver"}
+    assert len(rows) >= 6
+    assert all("Python Driver" in row.driver_name for row in rows)
     for other in others:
         other.shutdown()
 
