@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+from belvedere.sim import scenario_storage as _storage  # noqa: F401  (registers itself)
 from belvedere.sim.scenarios import SCENARIOS
 from belvedere.sim.world import World
 
