@@ -24,6 +24,9 @@ Deletion = tuple[int, int]
 
 NO_TIMESTAMP: Final = -(2**63)
 
+#: What the cells of a row that needs no second look are made of.
+_PLAIN: Final = frozenset((bytes, type(None)))
+
 
 class Complex(msgspec.Struct, gc=True):
     """A non-frozen collection or user type: one cell per element, by path.
@@ -201,14 +204,10 @@ def visible(row: Row, now: int) -> Row | None:
 
     Deletions of enclosing ranges must have been applied (`cut`) before.
     """
-    if row.deletion is None and not row.ttl:
-        for cell in row.cells:
-            if type(cell) is not bytes and cell is not None:
-                break
-        else:
-            if row.live or any(cell is not None for cell in row.cells):
-                return row
-            return None
+    if row.deletion is None and not row.ttl and _PLAIN.issuperset(map(type, row.cells)):
+        if row.live or any(cell is not None for cell in row.cells):
+            return row
+        return None
     return _visible_slow(row, now)
 
 
