@@ -120,7 +120,12 @@ class SelectRun:
     async def _plain(self) -> Rows:
         found: list[list[Wire]] = []
         count = Countdown(self.limit, self.page_size, self.per_partition, self.state)
-        while (batch := await self.source.next(self._wanted(count))) is not None:
+        while True:
+            if await self._take_whole(found, count):
+                continue
+            batch = await self.source.next(self._wanted(count))
+            if batch is None:
+                return self.result(found)
             rows = self.matching(batch)
             if batch.fresh:
                 count.begin_partition()
@@ -130,17 +135,36 @@ class SelectRun:
                 found.extend(self.values(batch, taken))
                 count.take(allowed)
                 if count.limit_reached:
-                    break
+                    return self.result(found)
                 last = taken[-1][0]
                 finished = count.partition_reached or (allowed == len(rows) and not batch.partial)
                 if count.partition_reached:
                     self.source.skip_partition()
                 if count.page_reached:
                     if finished and self.source.exhausted:
-                        break
+                        return self.result(found)
                     state = count.state(batch.token, batch.key, None if finished else last)
                     return self.result(found, state)
-        return self.result(found)
+
+    async def _take_whole(self, found: list[list[Wire]], count: "Countdown") -> bool:
+        """Whole partitions of a plain scan at once, short of the end of the page; False when a closer look
+        is needed."""
+        extract, source, full = self.selection.extract, self.source, self.full_partitions
+        if extract is None or self.predicate is not None or self.per_partition:
+            return False
+        if not isinstance(source, RangeSource):
+            return False
+        stop = count.next_stop
+        # The last row of a page is left to the closer look, which knows how to end a page.
+        partitions = await source.whole_partitions(self._wanted(count), stop - 1 if stop else CHUNK)
+        before = len(found)
+        for partition in partitions:
+            if partition.rows:
+                found += extract(partition.key, partition.static, partition.rows)
+            elif full and partition.static is not None:
+                found += extract(partition.key, partition.static, STATIC_ONLY)
+        count.take(len(found) - before)
+        return bool(partitions)
 
     def _wanted(self, count: "Countdown") -> int:
         if self.predicate is not None:
@@ -153,6 +177,7 @@ class SelectRun:
     async def _sorted(self) -> Rows:
         """Partitions named by IN, all rows in the order of their clustering columns."""
         views: list[RowView] = []
+        left = self.per_partition
         while (batch := await self.source.next(CHUNK)) is not None:
             rows = self.matching(batch)
             if batch.fresh:

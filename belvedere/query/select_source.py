@@ -152,6 +152,8 @@ class RangeSource:
         self._next: Position | None = (tokens[0], b"") if tokens[0] <= tokens[1] and slices else None
         #: What is left to read of the partition exactly at `_next`, when it was begun already.
         self._left: Slices | None = None
+        #: The partition that was begun before the present page of partitions.
+        self._begun: Position | None = None
         self._waiting: deque[PartitionRows] = deque()
         if state is not None:
             self._resume(state)
@@ -170,6 +172,23 @@ class RangeSource:
     def exhausted(self) -> bool:
         return not self._waiting and self._next is None
 
+    async def whole_partitions(self, wanted: int, most: int) -> list[PartitionRows]:
+        """The next partitions as they were read, as far as they are complete and have at most `most` rows
+        together; [] when the next one, if any, must be taken by `next`."""
+        if not self._waiting and self._next is not None:
+            await self._fetch(wanted)
+        taken: list[PartitionRows] = []
+        count = 0
+        waiting = self._waiting
+        while waiting:
+            found = waiting[0]
+            count += len(found.rows) or 1
+            position = (found.token, found.key)
+            if count > most or self._begun == position or self._next == position:
+                break
+            taken.append(waiting.popleft())
+        return taken
+
     async def next(self, wanted: int) -> Batch | None:
         while not self._waiting:
             if self._next is None:
@@ -180,8 +199,6 @@ class RangeSource:
         fresh = self._begun != position
         partial = not self._waiting and self._next == position
         return Batch(found.token, found.key, found.static, found.rows, fresh, partial)
-
-    _begun: Position | None = None
 
     async def _fetch(self, wanted: int) -> None:
         assert self._next is not None

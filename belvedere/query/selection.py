@@ -126,7 +126,12 @@ def _compile(table: Table, columns: Sequence[Column], *, known_clustering: bool)
         head.append("cells = [] if static is None else static.cells")
         head += _cell_lines(of_kind[ColumnKind.STATIC], "s", namespace)
     if of_kind[ColumnKind.CLUSTERING] and not known_clustering:
-        body.append("values = NULLS if clustering is None else decode(clustering)")
+        decode = "decode(clustering)"
+        if len(table.clustering) == 1 and not table.clustering[0].descending:
+            # The one component follows its marker byte: no loop needed.
+            namespace["from_key"] = table.clustering[0].type.from_key
+            decode = "from_key(clustering, 1)"
+        body.append(f"values = NULLS if clustering is None else {decode}")
     if of_kind[ColumnKind.REGULAR]:
         body.append("cells = row.cells")
         body += _cell_lines(of_kind[ColumnKind.REGULAR], "r", namespace)
