@@ -27,7 +27,7 @@ from belvedere.storage.tablet import TabletStore
 _TABLETS = 4
 _CLIENTS = 3
 _KEYS = 6
-_LIVES = 4
+_LIVES = 3
 
 
 @dataclass(frozen=True)
@@ -216,12 +216,12 @@ async def storage(world: World) -> None:
     for life in range(_LIVES):
         runtime = world.boot("node")
         living = asyncio.create_task(runtime.perform(_Node(world, runtime, known).live()))
-        await world.sleep(plan.random() * 0.8)
+        await world.sleep(plan.random() * 0.6)
         if plan.random() < 0.3:
             faults.broken_writes = faults.broken_syncs = 0.01
         if plan.random() < 0.3:
             faults.full = True
-        await world.sleep(plan.random() * 0.8)
+        await world.sleep(plan.random() * 0.6)
         faults.broken_writes = faults.broken_syncs = 0.0
         faults.full = False
         await world.sleep(plan.random() * 0.3)

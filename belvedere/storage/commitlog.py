@@ -13,22 +13,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 
-import msgspec
-
 from belvedere.runtime.api import AppendFile, Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError, FileMissing
-from belvedere.storage.errors import LogBroken, LogCorrupt, LogFull, LogUnavailable, MutationTooLarge
+from belvedere.storage.commitlog_replay import LogReader, log_identity
+from belvedere.storage.errors import LogBroken, LogFull, LogUnavailable, MutationTooLarge
 from belvedere.storage.logformat import (
     FRAME_BYTES,
-    HEADER_BYTES,
-    IDENTITY_NAME,
-    LOG_FORMAT,
     RECORD_BYTES,
-    LogIdentity,
-    SegmentReader,
     encode_frame,
     segment_name,
-    segment_number,
 )
 
 SEGMENT_BYTES = 32 << 20
@@ -122,44 +115,18 @@ class CommitLog:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> "CommitLog":
         await runtime.disk.make_directory(directory)
-        log_id = await _identity(runtime, directory)
+        log_id = await log_identity(runtime, directory)
         return cls(runtime, directory, policy, segment_bytes, log_id)
 
     async def replay(self) -> AsyncIterator[tuple[int, list[bytes]]]:
         """Every durable frame, oldest first: (position, records). Raises LogCorrupt."""
-        disk = self._runtime.disk
-        reader = SegmentReader(self._id)
-        numbers = [n for name in await disk.list(self._directory) if (n := segment_number(name)) is not None]
-        unused: list[str] = []
-        for number in sorted(numbers):
-            path = f"{self._directory}/{segment_name(number)}"
-            data = await disk.read(path)
-            frames = list(reader.frames(path, number, data))
-            if not frames:
-                unused.append(path)
-                continue
-            self._closed.append(_Segment(number, path, None, reader.last))
-            await self._settle(path, data, frames[-1].end)
-            self.durable = self._written = reader.last
-            for frame in frames:
+        reader = LogReader(self._runtime, self._directory, self._id)
+        async for segment in reader.segments():
+            self._closed.append(_Segment(segment.number, segment.path, None, segment.last))
+            self.durable = self._written = segment.last
+            for frame in segment.frames:
                 yield frame.number, frame.records
-        for path in unused:
-            await disk.remove(path)
-        await disk.sync_directory(self._directory)
-        self._next_segment = max(numbers, default=0) + 1
-
-    async def _settle(self, path: str, data: bytes, end: int) -> None:
-        """Make what was read durable: a killed process may have left frames in the page cache only, and from
-        now on readers will see their rows. A torn tail is wiped, so that it is judged once."""
-        file = await self._runtime.disk.append(path, position=end)
-        try:
-            torn = data[end : end + HEADER_BYTES]
-            if torn.strip(b"\0"):
-                self._runtime.log("warning", "log.torn_tail", path=path, offset=end)
-                await file.write(bytes(len(torn)))
-            await file.sync()
-        finally:
-            await file.close()
+        self._next_segment = reader.next_segment
 
     async def start(self) -> None:
         """Begin writing. On a full disk the log starts all the same, and takes records when there is room."""
@@ -484,23 +451,3 @@ class CommitLog:
             "frames_written": self._frames_written,
             "bytes_written": self._bytes_written,
         }
-
-
-async def _identity(runtime: Runtime, directory: str) -> bytes:
-    path = f"{directory}/{IDENTITY_NAME}"
-    disk = runtime.disk
-    try:
-        identity = msgspec.json.decode(await disk.read(path), type=LogIdentity)
-        if identity.format != LOG_FORMAT:
-            raise LogCorrupt(f"{path} says format {identity.format}; this version reads format {LOG_FORMAT}")
-        return bytes.fromhex(identity.id)
-    except FileMissing:
-        if any(segment_number(name) is not None for name in await disk.list(directory)):
-            raise LogCorrupt(f"{path} is missing, without it the commit log cannot be read") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise LogCorrupt(f"{path} is damaged: {error}") from error
-    identity = LogIdentity(LOG_FORMAT, runtime.random.bytes(8).hex())
-    await disk.write(f"{path}.new", msgspec.json.encode(identity))
-    await disk.rename(f"{path}.new", path)
-    await disk.sync_directory(directory)
-    return bytes.fromhex(identity.id)

@@ -1,0 +1,96 @@
+"""Reading the commit log at a start: its identity, its segments, and what a crash left at its end."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+
+from belvedere.runtime.api import Runtime
+from belvedere.runtime.errors import FileMissing
+from belvedere.storage.errors import LogCorrupt
+from belvedere.storage.logformat import (
+    HEADER_BYTES,
+    IDENTITY_NAME,
+    LOG_FORMAT,
+    Frame,
+    LogIdentity,
+    SegmentReader,
+    segment_name,
+    segment_number,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSegment:
+    number: int
+    path: str
+    frames: list[Frame]
+
+    @property
+    def last(self) -> int:
+        """Number of the last frame."""
+        return self.frames[-1].number
+
+
+class LogReader:
+    def __init__(self, runtime: Runtime, directory: str, log_id: bytes) -> None:
+        self._runtime = runtime
+        self._directory = directory
+        self._id = log_id
+        #: The number for the first segment that is written after this.
+        self.next_segment = 1
+
+    async def segments(self) -> AsyncIterator[ReplayedSegment]:
+        """Those that hold frames, oldest first, durable when they are given. At the end, the others are gone.
+        Raises LogCorrupt."""
+        disk = self._runtime.disk
+        reader = SegmentReader(self._id)
+        names = await disk.list(self._directory)
+        numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        unused: list[str] = []
+        for number in numbers:
+            path = f"{self._directory}/{segment_name(number)}"
+            data = await disk.read(path)
+            frames = list(reader.frames(path, number, data))
+            if not frames:
+                unused.append(path)
+                continue
+            await self._settle(path, data, frames[-1].end)
+            yield ReplayedSegment(number, path, frames)
+        for path in unused:
+            await disk.remove(path)
+        await disk.sync_directory(self._directory)
+        self.next_segment = max(numbers, default=0) + 1
+
+    async def _settle(self, path: str, data: bytes, end: int) -> None:
+        """Make what was read durable: a killed process may have left frames in the page cache only, and from
+        now on readers will see their rows. A torn tail is wiped, so that it is judged once."""
+        file = await self._runtime.disk.append(path, position=end)
+        try:
+            torn = data[end : end + HEADER_BYTES]
+            if torn.strip(b"\0"):
+                self._runtime.log("warning", "log.torn_tail", path=path, offset=end)
+                await file.write(bytes(len(torn)))
+            await file.sync()
+        finally:
+            await file.close()
+
+
+async def log_identity(runtime: Runtime, directory: str) -> bytes:
+    path = f"{directory}/{IDENTITY_NAME}"
+    disk = runtime.disk
+    try:
+        identity = msgspec.json.decode(await disk.read(path), type=LogIdentity)
+        if identity.format != LOG_FORMAT:
+            raise LogCorrupt(f"{path} says format {identity.format}; this version reads format {LOG_FORMAT}")
+        return bytes.fromhex(identity.id)
+    except FileMissing:
+        if any(segment_number(name) is not None for name in await disk.list(directory)):
+            raise LogCorrupt(f"{path} is missing, without it the commit log cannot be read") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise LogCorrupt(f"{path} is damaged: {error}") from error
+    identity = LogIdentity(LOG_FORMAT, runtime.random.bytes(8).hex())
+    await disk.write(f"{path}.new", msgspec.json.encode(identity))
+    await disk.rename(f"{path}.new", path)
+    await disk.sync_directory(directory)
+    return bytes.fromhex(identity.id)
