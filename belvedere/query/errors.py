@@ -1,6 +1,7 @@
 """CQL's own errors with their codes, as clients and drivers know them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class CQLError(Exception):
@@ -11,6 +12,16 @@ class CQLError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses take other arguments than Exception believes; errors must cross process borders.
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+def _rebuild(kind: type[CQLError], message: str, fields: dict[str, Any]) -> CQLError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(fields)
+    return error
 
 
 class ServerError(CQLError):

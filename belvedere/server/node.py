@@ -16,7 +16,7 @@ from belvedere.server.cql_server import CqlServer
 
 
 class DataDirectoryInUse(Exception):
-    """Two processes must never write one data directory."""
+    """A server, another process or this very one has the data directory open."""
 
 
 class Node:
@@ -38,15 +38,17 @@ class Node:
         try:
             lock = await runtime.disk.lock(f"{data}/lock")
         except AlreadyLocked as error:
-            raise DataDirectoryInUse(f"another process is using the data directory {data}") from error
+            raise DataDirectoryInUse(
+                f"the data directory {data} is in use: a server or another program has it open"
+            ) from error
         store = SqliteStore(f"{data}/metadata.sqlite")
+        metadata = Metadata(runtime, store)
         try:
             await store.open()
-            metadata = Metadata(runtime, store)
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
         except BaseException:
-            await store.close()
+            await metadata.stop()
             await lock.release()
             raise
         return cls(runtime, data, lock, metadata, database)
@@ -61,8 +63,12 @@ class Node:
         return address
 
     async def stop(self) -> None:
-        if self._server is not None:
-            await self._server.stop()
-        await self.database.close()
-        await self._metadata.stop()
-        await self._lock.release()
+        try:
+            if self._server is not None:
+                await self._server.stop()
+            await self.database.close()
+        finally:
+            try:
+                await self._metadata.stop()
+            finally:
+                await self._lock.release()
