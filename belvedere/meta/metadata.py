@@ -90,9 +90,12 @@ class Metadata:
 
     async def catch_up(self, revision: int) -> None:
         """Return once `state` is at least at this revision."""
-        async with self._catching_up:
-            while self.state.revision < revision:
-                await self._pull()
+        while self.state.revision < revision:
+            async with self._catching_up:
+                if self.state.revision < revision:
+                    await self._pull()
+            if self.state.revision < revision:
+                await self._store.wait_beyond(self.state.revision)
 
     async def _commit_certainly(self, transaction: Transaction) -> Committed | Refused:
         for attempt in range(5):
@@ -107,8 +110,10 @@ class Metadata:
     async def _follow(self) -> None:
         while True:
             try:
-                await self._store.wait_beyond(self.state.revision)
-                await self.catch_up(self.state.revision + 1)
+                known = self.state.revision
+                await self._store.wait_beyond(known)
+                # Somebody else may have caught up meanwhile: waiting for one more would wait for the next.
+                await self.catch_up(known + 1)
             except StoreUnavailable as error:
                 self._runtime.log("warning", "metadata store away", error=str(error))
                 await self._runtime.clock.sleep(0.5)

@@ -70,10 +70,12 @@ class SqliteFile:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
+                connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                # A COMMIT that fails may leave the transaction open, or SQLite may have ended it.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
-            connection.execute("COMMIT")
             return result
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
