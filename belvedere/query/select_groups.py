@@ -35,8 +35,10 @@ class GroupedRows:
         self.key: GroupKey | None = None
         self.last: RowView | None = None
         state = run.state
-        self.partition_left = run.per_partition
-        if state is not None and state.clustering_key is not None and run.per_partition:
+        #: With DISTINCT the limit is on rows, and `_rows` sees to it.
+        self.per_partition = 0 if run.plan.distinct else run.per_partition
+        self.partition_left = self.per_partition
+        if state is not None and state.clustering_key is not None and self.per_partition:
             self.partition_left = state.partition_remaining
         limit = 0 if grouping.everything or run.plan.order.sort_by else run.limit
         page = 0 if grouping.everything else run.page_size
@@ -47,10 +49,10 @@ class GroupedRows:
         if self.grouping.everything and self._only_counts():
             return await self._count()
         while (batch := await self.run_.source.next(CHUNK)) is not None:
-            rows = self.run_.matching(batch)
-            if batch.fresh and self.run_.per_partition:
+            rows = self._rows(batch)
+            if batch.fresh and self.per_partition:
                 self._finish()
-                self.partition_left = self.run_.per_partition
+                self.partition_left = self.per_partition
             state = self._add_batch(batch, rows)
             if state is not None:
                 return self._result(state)
@@ -61,6 +63,14 @@ class GroupedRows:
             self._start()
             self._finish()
         return self._result(None)
+
+    def _rows(self, batch: Batch) -> "Found":
+        rows = self.run_.matching(batch)
+        if not self.run_.plan.distinct:
+            return rows
+        # One row stands for the partition; filters can only look at what all its rows share.
+        self.run_.source.skip_partition()
+        return rows[:1] if batch.fresh else ()
 
     def _result(self, state: PagingState | None) -> Rows:
         if self.run_.plan.order.sort_by and not self.grouping.everything:
@@ -85,7 +95,7 @@ class GroupedRows:
                 if self.page_left == 0:
                     assert previous is not None
                     return self._state_after(previous, batch)
-                if self.run_.per_partition and self.partition_left == 0:
+                if self.per_partition and self.partition_left == 0:
                     self.run_.source.skip_partition()
                     return None
                 self._start()
@@ -100,14 +110,14 @@ class GroupedRows:
     def _state_after(self, view: RowView, batch: Batch) -> PagingState:
         done = view.key != batch.key
         remaining = max(self.limit_left, 0)
-        if not done and self.run_.per_partition and self.partition_left == 0:
+        if not done and self.per_partition and self.partition_left == 0:
             done = True
         return PagingState(
             view.token,
             view.key,
             None if done else view.clustering_key,
             remaining,
-            max(self.partition_left, 0) if self.run_.per_partition else 0,
+            max(self.partition_left, 0) if self.per_partition else 0,
         )
 
     def _start(self) -> None:
@@ -136,6 +146,6 @@ class GroupedRows:
         """Rows need not be looked at to be counted."""
         count = 0
         while (batch := await self.run_.source.next(CHUNK)) is not None:
-            count += len(self.run_.matching(batch))
+            count += len(self._rows(batch))
         row: list[Wire] = [count.to_bytes(8, "big")] * len(self.selection.selectors)
         return self.run_.result([self.selection.finish(row)])

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from belvedere.cql.syntax import CellInfo, ColumnRef, ElementAccess, FieldAccess, SliceAccess
+from belvedere.cql.syntax import (
+    CellInfo,
+    ColumnRef,
+    ElementAccess,
+    Expression,
+    FieldAccess,
+    SliceAccess,
+)
 from belvedere.cql.text import to_text
 from belvedere.model.rows import Cell, Complex, stamped
 from belvedere.model.schema import Column, Table
@@ -24,15 +31,15 @@ _NULL = b"\xff\xff\xff\xff"
 def prepare_cell_info(table: Table, node: CellInfo, collector: BindCollector) -> Selector:
     column = _target_column(table, node)
     unit = INT if node.kind == "ttl" else BIGINT
-    name = f"{node.kind}({to_text(node.target)})"
+    name = f"{node.kind}({_name(node.target)})"
     plain = isinstance(node.target, ColumnRef) or not column.type.is_multicell
     if plain and not column.type.is_multicell:
         return TimedSelector(unit, name, _single_reader(column, node.kind))
     single = isinstance(node.target, (ElementAccess, FieldAccess)) or node.kind == "maxwritetime"
     if plain:
         reader = _all_reader(column, node.kind)
-        return TimedSelector(unit if single else ListType(unit), name, reader)
-    return _part_selector(table, column, node, name, unit if single else ListType(unit), collector)
+        return TimedSelector(unit if single else StampList(unit), name, reader)
+    return _part_selector(table, column, node, name, unit if single else StampList(unit), collector)
 
 
 def _target_column(table: Table, node: CellInfo) -> Column:
@@ -45,6 +52,45 @@ def _target_column(table: Table, node: CellInfo) -> Column:
     if column.is_key:
         raise InvalidRequest(f"Cannot use selection function {node.kind} on PRIMARY KEY part {column.name}")
     return column
+
+
+def _name(node: Expression | None) -> str:
+    """As result columns are called: names without quotes."""
+    match node:
+        case None:
+            return ""
+        case ColumnRef():
+            return node.name
+        case FieldAccess():
+            return f"{_name(node.target)}.{node.field}"
+        case ElementAccess():
+            return f"{_name(node.target)}[{_name(node.key)}]"
+        case SliceAccess():
+            return f"{_name(node.target)}[{_name(node.start)}..{_name(node.stop)}]"
+    return to_text(node)
+
+
+class StampList(ListType):
+    """A list with nulls in it, for elements without a TTL and fields without a value."""
+
+    def elements(self, wire: bytes) -> list[bytes]:
+        found: list[Wire] = []
+        offset = 4
+        for _ in range(int.from_bytes(wire[:4], "big")):
+            length = int.from_bytes(wire[offset : offset + 4], "big", signed=True)
+            offset += 4
+            found.append(None if length < 0 else wire[offset : offset + length])
+            offset += max(length, 0)
+        return found  # type: ignore[return-value]
+
+    def decode(self, wire: bytes) -> list[object]:
+        return [None if part is None else self.element.decode(part) for part in self.elements(wire)]
+
+    def _texts(self, wire: bytes) -> str:
+        parts = ("null" if part is None else self.element.to_text(part) for part in self.elements(wire))
+        return "[" + ", ".join(parts) + "]"
+
+    to_text = to_json_text = _texts
 
 
 def _stamp(kind: str, cell: Cell, now: int) -> Wire:
