@@ -267,10 +267,12 @@ class Database:
 
 
 def _metadata_id(plan: Plan) -> bytes:
-    described = "\0".join(
-        f"{column.keyspace}.{column.table}.{column.name}:{column.type.name}" for column in plan.result_columns
-    )
-    return hashlib.md5(described.encode(), usedforsecurity=False).digest()
+    described = hashlib.md5(usedforsecurity=False)
+    for column in plan.result_columns:
+        described.update(f"{column.keyspace}\0{column.table}\0{column.name}\0".encode())
+        # Not the type's name: a user type keeps its name when it gets another field.
+        described.update(column.type.encode_option())
+    return described.digest()
 
 
 async def _node_id(runtime: Runtime, directory: str) -> str:
