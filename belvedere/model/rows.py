@@ -223,7 +223,7 @@ def _visible_slow(row: Row, now: int) -> Row | None:
         elif isinstance(cell, Complex):
             items = {path: item for path, item in cell.items.items() if is_live(item, now)}
             kept = Complex(None, items) if items else None
-        elif cell is not None:
+        elif type(cell) is tuple:
             kept = cell if is_live(cell, now) else None
         seen = seen or kept is not None
         cells.append(kept)
@@ -244,8 +244,8 @@ def newest_timestamp(row: Row) -> int:
             newest = max(newest, row.timestamp)
         elif isinstance(cell, Complex):
             newest = max(newest, _newest_in(cell))
-        elif cell is not None:
-            newest = max(newest, cell[1])  # type: ignore[call-overload]
+        elif type(cell) is tuple:
+            newest = max(newest, cell[1])
     return newest
 
 
