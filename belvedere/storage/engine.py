@@ -38,7 +38,7 @@ class EngineOptions:
     #: Log segments kept before tablets that hold them back are flushed.
     closed_segments: int = 8
     #: Memtables of all tablets together: beyond this the largest is flushed, beyond twice this writes wait.
-    memtable_bytes: int = 64 << 20
+    memtable_bytes: int = 128 << 20
     cache_bytes: int = 128 << 20
     compaction: bool = True
 

@@ -235,8 +235,8 @@ class SSTable:
         self, start: Position, end_token: int, max_rows: int
     ) -> tuple[list[StoredPartition], Position | None]:
         """Whole partitions from `start` on (included) up to `end_token` (included), soon after `max_rows`
-        rows no more; and where the next batch begins, None at the end. A batch ends before a wide partition
-        that is not its first, so that callers may read that one by `partition` instead."""
+        rows no more; and where the next batch begins, None at the end. A batch ends (and may be empty) before
+        a wide partition that does not begin at `start`, so that callers may read it by `partition`."""
         token, key = start
         number = max(0, bisect_right(self._positions, (token, key, 0, b"")) - 1)
         found: list[StoredPartition] = []
@@ -253,7 +253,8 @@ class SSTable:
                     rows += len(piece.rows)
                     _extend(found[-1], piece)
                     continue
-                if found and (rows >= max_rows or position in self._wide):
+                full = bool(found) and rows >= max_rows
+                if full or (position in self._wide and position != start):
                     return found, position
                 found.append(piece)
                 rows += max(1, len(piece.rows))
