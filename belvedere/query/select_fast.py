@@ -16,7 +16,8 @@ from belvedere.query.restrictions_values import require
 from belvedere.query.results import Rows
 from belvedere.query.select_limits import limit_value
 from belvedere.query.select_ordering import Order
-from belvedere.query.selection import STATIC_ONLY, Selection, compile_point_extract
+from belvedere.query.selection import Selection
+from belvedere.query.selection_extract import STATIC_ONLY, code_of, point_extract_for
 from belvedere.query.terms import MarkerTerm, TermValue
 from belvedere.storage.reads import EVERYTHING, PartitionRead
 
@@ -51,7 +52,7 @@ def _compile_point(
         "encode": table.clustering_order.encode,
         "table": table,
         "columns": selection.columns,
-        "extract": compile_point_extract(table, selected),
+        "extract": point_extract_for(table, selected),
     }
     lines = ["if execution.paging_state is not None: return None", *_key_lines(table, keys, namespace)]
     for index, (column, term) in enumerate(zip(table.clustering, rows, strict=True)):
@@ -80,8 +81,9 @@ def _compile_key(table: Table, keys: tuple[TermValue, ...]) -> Callable[[Executi
 def _compiled(lines: list[str], namespace: dict[str, Any]) -> Any:
     """A function of the execution with these lines as its body."""
     body = "\n".join(f"    {line}" for line in lines)
-    exec(f"def compiled(execution):\n    bound = execution.values\n{body}\n", namespace)
-    return namespace["compiled"]
+    exec(code_of(f"def compiled(execution):\n    bound = execution.values\n{body}\n"), namespace)
+    # Taken out, the function and its globals are no cycle, and go with their plan.
+    return namespace.pop("compiled")
 
 
 def _key_lines(table: Table, keys: tuple[TermValue, ...], namespace: dict[str, Any]) -> list[str]:

@@ -12,7 +12,8 @@ from belvedere.query.results import Rows
 from belvedere.query.select_groups import GroupedRows
 from belvedere.query.select_limits import limit_value
 from belvedere.query.select_source import Batch, KeysSource, RangeSource, Source
-from belvedere.query.selection import STATIC_ONLY, Selection
+from belvedere.query.selection import Selection
+from belvedere.query.selection_extract import STATIC_ONLY
 from belvedere.query.selection_rows import RowView
 from belvedere.query.virtual import VirtualAccess, VirtualTable
 from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN
