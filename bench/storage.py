@@ -3,7 +3,7 @@
     ./run bench storage [--rows N] [--rounds N]
 
 Each figure stands beside the bare pyarrow call that does the same I/O on the same rows, measured in turns
-with it; "ratio" is our time divided by its time (1.0 is the limit). Figures are medians over the rounds. The rows
+with it; "ratio" is our time divided by its time (1.0 is the limit). Figures are medians over the rounds. Rows
 made for the benchmark itself are hidden from the garbage collector (gc.freeze), as a server does.
 
     flush       rows of a memtable (Python objects) to a durable file   | write the same Arrow table

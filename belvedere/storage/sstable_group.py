@@ -128,6 +128,27 @@ class ReadPlan:
             fmt.CK in names,
         )
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The columns that are needed to make rows; the others are for other readers."""
+        names = {
+            fmt.TOKEN,
+            fmt.KIND,
+            fmt.LIVE,
+            fmt.TS,
+            fmt.TTL,
+            fmt.EXP,
+            fmt.DEL_TS,
+            fmt.DEL_AT,
+            fmt.CK,
+            fmt.END,
+        }
+        names |= {fmt.KEY} if self.has_key_column else {one.name for one in self.partition_key}
+        for one in (*self.regulars, *self.statics):
+            if one is not None:
+                names |= {one.elements} if one.is_multicell else {one.name, one.ts, one.ttl, one.exp}
+        return frozenset(names)
+
     @classmethod
     def of_layout(cls, layout: Layout) -> "ReadPlan":
         """For tables that are in the shape of the layout already."""
@@ -150,13 +171,10 @@ class DecodedGroup:
 
     def __init__(self, plan: ReadPlan, table: pa.Table) -> None:
         self._plan = plan
-        self._columns: dict[str, pa.Array] = {
-            name: chunked.combine_chunks()
-            for name, chunked in zip(table.column_names, table.columns, strict=True)
-        }
+        self._columns = _arrays(table)
         self.size: int = table.num_rows
         #: Arrow's bytes, and once more for the wire values made of them.
-        self.cost: int = 2 * table.nbytes + 4096
+        self.cost: int = 2 * table.get_total_buffer_size() + 4096
         self._tokens = np.asarray(self._columns.pop(fmt.TOKEN)).data
         kinds = np.asarray(self._columns.pop(fmt.KIND))
         #: Kind of each entry, or None if all are rows.
@@ -205,21 +223,32 @@ class DecodedGroup:
 
     def find(self, token: int, key: bytes) -> tuple[int, int]:
         """The entries of a partition; an empty range if there are none here."""
-        tokens, size = self._tokens, self.size
-        low = bisect_left(tokens, token)
-        if low == size or tokens[low] != token:
-            return low, low
-        high = low + 1
-        if high < size and tokens[high] == token:
-            high = bisect_right(tokens, token, high)
-        if self.key(low) == key and (high == low + 1 or self.key(high - 1) == key):
-            return low, high
-        return self._among_equal_tokens(low, high, key)
+        tokens, starts, collide = self._runs
+        run = bisect_left(tokens, token)
+        if run == len(tokens) or tokens[run] != token:
+            return 0, 0
+        low, high = starts[run], starts[run + 1]
+        if collide:
+            return self._among_equal_tokens(low, high, key)
+        return (low, high) if self.key(low) == key else (0, 0)
+
+    @cached_property
+    def _runs(self) -> tuple[list[int], list[int], bool]:
+        """Distinct tokens; where the run of each begins (and one more for the end); and whether any run has
+        several keys, as is all but never the case."""
+        tokens = np.asarray(self._tokens)
+        starts = np.flatnonzero(np.concatenate(([True], tokens[1:] != tokens[:-1])))
+        ends = np.append(starts[1:], self.size)
+        long = ends > starts + 1
+        firsts, lasts = starts[long].tolist(), (ends[long] - 1).tolist()
+        columns = self._key_columns
+        collide = any(column.take(firsts) != column.take(lasts) for column in columns)
+        return tokens[starts].tolist(), [*starts.tolist(), self.size], collide
 
     def _among_equal_tokens(self, low: int, high: int, key: bytes) -> tuple[int, int]:
         """Two keys of one token are rare: look at each entry's key."""
         keys = [self.key(index) for index in range(low, high)]
-        return low + bisect_left(keys, key), low + bisect_right(keys, key)
+        return low + bisect_left(keys, key), low + bisect_right(keys, key)  # bytes, as in the file's order
 
     def token(self, index: int) -> int:
         return self._tokens[index]
@@ -390,7 +419,7 @@ class DecodedGroup:
         return columns
 
     def _cell_column(self, one: StoredColumn | None) -> CellColumn:
-        if one is None or one.name not in self._columns:
+        if one is None:
             return AbsentCells()
         if one.is_multicell:
             return ElementCells(from_arrow(BLOB, self._columns.pop(one.elements)))
@@ -405,6 +434,12 @@ class DecodedGroup:
     def _numbers(self, name: str, absent: int = _NO_STAMP) -> memoryview:
         found = self._columns.pop(name, None)
         return _as_numbers(found, absent) if found is not None else np.full(self.size, absent, np.int64).data
+
+
+def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+    batches = table.to_batches()
+    columns = (batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]).columns
+    return dict(zip(table.column_names, columns, strict=True))
 
 
 def _as_numbers(array: pa.Array, absent: int) -> memoryview:

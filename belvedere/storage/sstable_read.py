@@ -61,7 +61,7 @@ class SSTable:
         self._metadata = metadata
         self._blooms = blooms
         self.description = msgspec.json.decode(metadata.metadata[fmt.METADATA_KEY], type=FileDescription)
-        self._arrow_names: list[str] = metadata.schema.to_arrow_schema().names
+        self._schema: pa.Schema = metadata.schema.to_arrow_schema()
         self._firsts = [group.token for group in facts.groups]
         self._lasts = [group.last_token for group in facts.groups]
         self._positions = [group.position for group in facts.groups]
@@ -100,7 +100,8 @@ class SSTable:
     def use_table(self, table: Table) -> None:
         """Read as rows of this definition from now on (columns may have come, gone or been renamed)."""
         self.table = table
-        self._plan = ReadPlan.of(table, self.description, self._arrow_names)
+        self._plan = ReadPlan.of(table, self.description, self._schema.names)
+        self._leaves = _leaves_of(self._schema, self._plan.names)
         self._cache.drop_file(self.number, len(self.facts.groups))
 
     def close(self) -> None:
@@ -270,8 +271,10 @@ class SSTable:
         group = self._cache.get((self.number, number))
         if group is None:
             data = await self.read_group(number)
-            plan = self._plan
-            group = await self._runtime.compute(lambda: DecodedGroup(plan, self.decode_group(number, data)))
+            plan, leaves = self._plan, self._leaves
+            group = await self._runtime.compute(
+                lambda: DecodedGroup(plan, self.decode_group(number, data, leaves))
+            )
             if plan is self._plan:
                 self._cache.put((self.number, number), group)
         return group
@@ -281,8 +284,8 @@ class SSTable:
         facts = self.facts.groups[number]
         return await self._runtime.disk.read(self.path, facts.offset, facts.length)
 
-    def decode_group(self, number: int, data: bytes) -> pa.Table:
-        """Check and decode a row group's bytes; runs on any thread."""
+    def decode_group(self, number: int, data: bytes, leaves: list[int] | None = None) -> pa.Table:
+        """Check and decode a row group's bytes, or only some of its columns; runs on any thread."""
         facts = self.facts.groups[number]
         if len(data) != facts.length or crc32c.crc32c(data) != facts.crc32c:
             raise CorruptSSTable(
@@ -295,7 +298,7 @@ class SSTable:
             reader = pq.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
         try:
             source.show(facts.offset, data)
-            decoded = reader.read_row_group(number, use_threads=False)
+            decoded = reader.reader.read_row_group(number, column_indices=leaves, use_threads=False)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise CorruptSSTable(self.path, f"row group {number}: {error}") from error
         source.show(0, b"")
@@ -353,6 +356,24 @@ def _extend(whole: StoredPartition, more: StoredPartition) -> None:
         whole.deletion = more.deletion
     if more.static is not None:
         whole.static = more.static
+
+
+def _leaves_of(schema: pa.Schema, names: frozenset[str]) -> list[int]:
+    """Parquet numbers the leaves of nested columns, in order."""
+    leaves: list[int] = []
+    at = 0
+    for f in schema:
+        count = _leaf_count(f.type)
+        if f.name in names:
+            leaves += range(at, at + count)
+        at += count
+    return leaves
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    return sum(_leaf_count(kind.field(i).type) for i in range(kind.num_fields)) or 1
 
 
 def _wide_partitions(facts: SSTableFacts) -> frozenset[Position]:
