@@ -103,8 +103,12 @@ class ResultSet:
         return chunks.table()
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The rows that are left, as a pandas DataFrame. Needs pandas."""
-        return self.to_arrow().to_pandas()
+        """The rows that are left, as a pandas DataFrame; times of day in whole µs. Needs pandas."""
+        import pyarrow as pa
+
+        table = self.to_arrow()
+        fields = [field.with_type(_for_pandas(field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields), safe=False).to_pandas()
 
     def to_polars(self) -> "polars.DataFrame":
         """The rows that are left, as a Polars DataFrame. Needs polars."""
@@ -183,6 +187,26 @@ class _ArrowChunks:
         arrays = [to_arrow(column.type, values) for column, values in zip(self._columns, cells, strict=True)]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, names=[c.name for c in self._columns]))
         self._rows = []
+
+
+def _for_pandas(arrow_type: "pa.DataType") -> "pa.DataType":
+    """pandas shows times as datetime.time, and pyarrow refuses what is finer than that."""
+    import pyarrow as pa
+
+    def field(inner: pa.Field) -> pa.Field:
+        return inner.with_type(_for_pandas(inner.type))
+
+    if pa.types.is_time64(arrow_type):
+        return pa.time64("us")
+    if pa.types.is_map(arrow_type):
+        return pa.map_(field(arrow_type.key_field), field(arrow_type.item_field))
+    if pa.types.is_fixed_size_list(arrow_type):
+        return pa.list_(field(arrow_type.value_field), arrow_type.list_size)
+    if pa.types.is_list(arrow_type):
+        return pa.list_(field(arrow_type.value_field))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([field(arrow_type.field(index)) for index in range(arrow_type.num_fields)])
+    return arrow_type
 
 
 @lru_cache(maxsize=512)
