@@ -34,11 +34,10 @@ class RowView:
         self._parts: list[bytes] | None = None
         self._clustering: list[bytes] | None = None
 
-    @property
-    def key_parts(self) -> list[bytes]:
+    def key_part(self, position: int) -> Wire:
         if self._parts is None:
             self._parts = split_partition_key(self.key, len(self.table.partition_key))
-        return self._parts
+        return self._parts[position]
 
     @property
     def clustering(self) -> list[bytes] | None:
@@ -55,7 +54,7 @@ def column_reader(column: Column) -> Reader:
     """The value of a column as wire bytes; non-frozen collections are put together."""
     position = column.position
     if column.kind is ColumnKind.PARTITION_KEY:
-        return lambda view: view.key_parts[position]
+        return lambda view: view.key_part(position)
     if column.kind is ColumnKind.CLUSTERING:
 
         def read_clustering(view: RowView) -> Wire:

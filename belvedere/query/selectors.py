@@ -65,14 +65,8 @@ class _NoRow(RowView):
         self.token, self.key = 0, b""
         self.static = self.clustering_key = self.row = self._clustering = None
 
-    @property
-    def key_parts(self) -> list[bytes]:
-        return _Nulls()
-
-
-class _Nulls(list[bytes]):
-    def __getitem__(self, index: object) -> bytes:
-        return None  # type: ignore[return-value]
+    def key_part(self, position: int) -> Wire:
+        return None
 
 
 NO_ROW = _NoRow()
