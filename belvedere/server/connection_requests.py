@@ -9,7 +9,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from belvedere.cql.syntax import BatchKind
-from belvedere.query.errors import CQLError, InvalidRequest, ProtocolError, ServerError, Unprepared
+from belvedere.query.errors import InvalidRequest, ProtocolError, ServerError, Unprepared
+from belvedere.query.failures import as_cql_error
 from belvedere.query.results import Result, ResultColumn, Rows, SchemaChange, SetKeyspace, Void
 from belvedere.runtime.api import Runtime
 from belvedere.server import protocol as wire
@@ -146,12 +147,15 @@ class Conversation:
             return self.failed(stream, error)
 
     def failed(self, stream: int, error: BaseException) -> Answer:
-        """The answer to a request that raised. What is not a CQL error is a bug or a broken disk: logged."""
-        if not isinstance(error, CQLError):
+        """The answer to a request that raised."""
+        told = as_cql_error(error)
+        if told is None:
             self._runtime.log("error", "request.failed", error=error, at=_where(error))
-            error = ServerError(f"{type(error).__name__}: {error}")
+            told = ServerError(f"{type(error).__name__}: {error}")
+        elif told is not error and isinstance(told, ServerError):
+            self._runtime.log("warning", "request.failed", error=error)
         version = self.version or HIGHEST_VERSION
-        return self._envelope(stream, wire.ERROR, error_body(error, version)), 0
+        return self._envelope(stream, wire.ERROR, error_body(told, version)), 0
 
     def finished(self, waiting: Waiting, result: Result) -> Answer:
         """The answer to a request that had to wait."""

@@ -56,6 +56,7 @@ class FakeDatabase:
         self.seen: list[tuple[str, str | None, QueryOptions]] = []
         self.batches: list[tuple[str, Any, QueryOptions]] = []
         self.remember = True
+        self.failure: Exception = RuntimeError("no failure was chosen")
 
     def make_durable(self, position: int | None = None, error: BaseException | None = None) -> None:
         if error is None:
@@ -142,6 +143,8 @@ class FakeDatabase:
                 raise InvalidRequest("unconfigured table")
             case "EXISTS":
                 raise AlreadyExists("ks", "t")
+            case "FAIL":
+                raise self.failure
             case "BUG":
                 raise RuntimeError("a bug")
             case "INSERT":

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from belvedere.meta.store import StoreUnavailable
 from belvedere.query.access import UNSET
 from belvedere.query.options import QueryOptions
+from belvedere.runtime.errors import DiskBroken
 from belvedere.server import protocol as wire
 from belvedere.server.compression import compress_body
 from belvedere.server.connection_api import ServerSettings
@@ -32,6 +34,7 @@ from belvedere.server.messages_requests import (
     Startup,
 )
 from belvedere.server.protocol import envelope
+from belvedere.storage.errors import LogFull, MutationTooLarge
 from tests.server.protocol_support import FakeOwner, Talk, run_async, settle
 
 Scenario = Callable[[Talk], Coroutine[Any, Any, None]]
@@ -128,6 +131,29 @@ def test_bugs_are_logged_with_their_place() -> None:
         ((level, event, fields),) = talk.owner.runtime.logged
         assert (level, event) == ("error", "request.failed")
         assert "protocol_support.py" in str(fields["at"])
+
+    started(scenario)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "logged"),
+    [
+        (DiskBroken("input/output error", "a/b"), 0x0000, ["warning"]),
+        (LogFull("no room"), 0x1001, []),
+        (MutationTooLarge("too large"), 0x2200, []),
+        (StoreUnavailable("etcd is away"), 0x0000, ["warning"]),
+    ],
+)
+def test_failures_are_named_for_what_they_are(failure: Exception, code: int, logged: list[str]) -> None:
+    async def scenario(talk: Talk) -> None:
+        prepared = await talk.ask(Prepare("FAIL"))
+        assert isinstance(prepared, PreparedReply)
+        talk.database.failure = failure
+        for request in (Execute(prepared.id, None, False, QueryOptions()), Query("FAIL", QueryOptions())):
+            reply = await talk.ask(request)
+            assert isinstance(reply, ErrorReply)
+            assert (reply.code, str(failure) in reply.message) == (code, True)
+        assert [level for level, _, _ in talk.owner.runtime.logged] == logged * 2
 
     started(scenario)
 
