@@ -26,8 +26,6 @@ class _Run:
     size: int
     rows: int
     tombstones: int
-    min_token: int
-    max_token: int
     min_timestamp: int
     max_timestamp: int
     max_second: int
@@ -39,8 +37,9 @@ def choose(
     """Indices of the files to merge, or None.
 
     With `gc_before` (tombstones written before that second may go) also files that are mostly such
-    tombstones are chosen, together with the overlapping files that hold anything as old. They are left
-    alone while the memtables hold something as old, since then nothing could be purged.
+    tombstones are chosen, together with all files that hold anything as old, overlapping or not: what is
+    older than everything outside is purged for certain, so the same files are not chosen again and again.
+    For the same reason they are left alone while the memtables hold something as old.
     """
     runs = _runs(facts)
     tier = _fullest_tier(runs)
@@ -49,7 +48,7 @@ def choose(
     for run in runs:
         if run.tombstones * 2 > run.rows and run.max_second < gc_before:
             if run.max_timestamp < oldest_in_memory:
-                chosen = [run, *(other for other in runs if other is not run and _shadowed(other, run))]
+                chosen = [one for one in runs if one is run or one.min_timestamp <= run.max_timestamp]
                 return sorted(file for one in chosen for file in one.files)
     return None
 
@@ -69,7 +68,6 @@ def _runs(facts: Sequence[SSTableFacts]) -> list[_Run]:
             run.size += file.size
             run.rows += file.rows
             run.tombstones += file.tombstones
-            run.max_token = max(run.max_token, file.max_token)
             run.min_timestamp = min(run.min_timestamp, file.min_timestamp)
             run.max_timestamp = max(run.max_timestamp, file.max_timestamp)
             run.max_second = max(run.max_second, file.max_second)
@@ -85,8 +83,6 @@ def _run_of(index: int, file: SSTableFacts) -> _Run:
         file.size,
         file.rows,
         file.tombstones,
-        file.min_token,
-        file.max_token,
         file.min_timestamp,
         file.max_timestamp,
         file.max_second,
@@ -111,8 +107,3 @@ def _fullest_tier(runs: Sequence[_Run]) -> list[_Run] | None:
             tiers.append([run])
     full = [tier for tier in tiers if len(tier) >= _FEWEST]
     return max(full, key=len)[:_MOST] if full else None
-
-
-def _shadowed(other: _Run, run: _Run) -> bool:
-    overlaps = other.min_token <= run.max_token and run.min_token <= other.max_token
-    return overlaps and other.min_timestamp <= run.max_timestamp
