@@ -3,15 +3,19 @@
 from collections.abc import Iterable
 
 from belvedere.cql import syntax
+from belvedere.cql.keywords import NATIVE_TYPES, PARAMETRIC_TYPES
 from belvedere.meta.state import ClusterState
 from belvedere.model.schema import Keyspace
 from belvedere.model.types import CQLType, UserType, quote_name
 from belvedere.query.ddl_column_types import resolve_in, uses_type
 from belvedere.query.ddl_edits import DdlContext, Decision, KeyspaceEdit
 from belvedere.query.ddl_names import check_modifiable, existing_keyspace, keyspace_of
-from belvedere.query.errors import InvalidRequest
+from belvedere.query.errors import InvalidRequest, SyntaxException
 
 _MAX_FIELDS = 32767
+#: Cassandra's, and the names of types that would be taken for something else wherever they are written.
+_RESERVED = frozenset({"bitstring", "byte", "complex", "enum", "interval", "macaddr"})
+_TAKEN = _RESERVED | NATIVE_TYPES | PARAMETRIC_TYPES
 
 
 def create_type(statement: syntax.CreateType, state: ClusterState, context: DdlContext) -> Decision | None:
@@ -23,6 +27,8 @@ def create_type(statement: syntax.CreateType, state: ClusterState, context: DdlC
         raise InvalidRequest(f"A user type with name '{name}' already exists")
     if not name:
         raise InvalidRequest("Type name must not be empty")
+    if name in _TAKEN:
+        raise SyntaxException(f"Invalid (reserved) user type name {name}")
     fields: dict[str, CQLType] = {}
     for field, node in statement.fields:
         if field in fields:

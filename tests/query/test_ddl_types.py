@@ -4,7 +4,7 @@
 
 import pytest
 
-from belvedere.query.errors import CQLError, InvalidRequest, Unauthorized
+from belvedere.query.errors import CQLError, InvalidRequest, SyntaxException, Unauthorized
 from tests.query.schema_book import SchemaBook, book
 
 
@@ -96,6 +96,12 @@ def test_refusals(text: str, message: str) -> None:
 def test_system_types() -> None:
     with pytest.raises(Unauthorized, match=r"^system keyspace is not user-modifiable.$"):
         book().run("CREATE TYPE system.x (a int)")
+
+
+@pytest.mark.parametrize("name", ["int", "varchar", "list", "frozen", "macaddr"])
+def test_reserved_names(name: str) -> None:
+    with pytest.raises(SyntaxException, match=rf"^Invalid \(reserved\) user type name {name}$"):
+        book().run(f'CREATE TYPE ks."{name}" (a int)')
 
 
 def test_a_type_in_use_no_more_can_go() -> None:

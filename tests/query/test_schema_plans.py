@@ -1,0 +1,174 @@
+"""USE, TRUNCATE, DDL and refusals as plans over a database."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from belvedere.cql.parser import parse_statement
+from belvedere.meta.memory import MemoryStore
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState
+from belvedere.model.schema import Table
+from belvedere.query.access import Execution
+from belvedere.query.errors import CQLError, InvalidRequest, Unauthorized
+from belvedere.query.results import Result, Rows, SchemaChange, SetKeyspace, Void
+from belvedere.query.schema_plans import plan_schema_statement
+from belvedere.query.schema_view import KeyspacesView
+from belvedere.runtime.api import Runtime
+from belvedere.sim.world import World
+from tests.query.schema_book import SIMPLE
+
+
+@dataclass
+class Access:
+    host: "Host"
+    #: Tables whose tablets are open, and what was truncated.
+    open: set[str] = field(default_factory=set)
+    truncated: list[str] = field(default_factory=list)
+
+    async def align(self) -> None:
+        self.open = {table.full_name for table in self.host.state.tables_by_id.values()}
+
+    async def truncate(self, table: Table) -> None:
+        self.truncated.append(table.full_name)
+
+
+class Host:
+    node_id = "node"
+    options = SimpleNamespace(cluster_name="the cluster")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.metadata = Metadata(runtime, MemoryStore())
+        self.access = Access(self)
+
+    @property
+    def state(self) -> ClusterState:
+        return self.metadata.state
+
+    @property
+    def schema(self) -> KeyspacesView:
+        return KeyspacesView(self.state.keyspaces)
+
+    async def run(self, text: str, keyspace: str | None = "ks") -> Result:
+        plan = plan_schema_statement(parse_statement(text), keyspace, self)  # type: ignore[arg-type]
+        assert plan is not None
+        answer = plan.execute(Execution(None))  # type: ignore[arg-type]
+        assert not isinstance(answer, Result)
+        result = await answer
+        if isinstance(result, Rows):
+            assert result.columns == plan.result_columns
+        return result
+
+
+Test = Callable[[Host], Coroutine[Any, Any, None]]
+
+
+def on_host(test: Test) -> None:
+    async def main(world: World) -> None:
+        runtime = world.boot("machine")
+
+        async def work() -> None:
+            host = Host(runtime)
+            await host.metadata.start()
+            await host.run(f"CREATE KEYSPACE ks {SIMPLE}")
+            await test(host)
+            await host.metadata.stop()
+
+        await runtime.perform(work())
+
+    World(1).run(main)
+
+
+def test_a_new_table_is_open_when_its_statement_is_answered() -> None:
+    async def test(host: Host) -> None:
+        answer = await host.run("CREATE TABLE t (k int PRIMARY KEY)")
+        assert isinstance(answer, SchemaChange)
+        assert host.access.open == {"ks.t"}
+        assert isinstance(await host.run("CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)"), Void)
+        await host.run("DROP TABLE t")
+        assert host.access.open == set()
+
+    on_host(test)
+
+
+def test_use() -> None:
+    async def test(host: Host) -> None:
+        answer = await host.run("USE ks", None)
+        assert isinstance(answer, SetKeyspace)
+        assert answer.keyspace == "ks"
+        with pytest.raises(InvalidRequest, match=r"^Keyspace 'nope' does not exist$"):
+            await host.run("USE nope")
+
+    on_host(test)
+
+
+def test_truncate() -> None:
+    async def test(host: Host) -> None:
+        await host.run("CREATE TABLE t (k int PRIMARY KEY)")
+        assert isinstance(await host.run("TRUNCATE t"), Void)
+        assert isinstance(await host.run("TRUNCATE TABLE ks.t", None), Void)
+        assert host.access.truncated == ["ks.t", "ks.t"]
+        with pytest.raises(InvalidRequest, match=r"^table nope does not exist$"):
+            await host.run("TRUNCATE nope")
+        with pytest.raises(Unauthorized, match=r"^system keyspace is not user-modifiable\.$"):
+            await host.run("TRUNCATE system.local")
+
+    on_host(test)
+
+
+def test_describe() -> None:
+    async def test(host: Host) -> None:
+        answer = await host.run("DESCRIBE CLUSTER", None)
+        assert isinstance(answer, Rows)
+        assert answer.rows == [[b"the cluster", b"Murmur3Partitioner", b"SimpleSnitch"]]
+        answer = await host.run("DESCRIBE KEYSPACES")
+        assert isinstance(answer, Rows)
+        assert answer.rows == [[b"ks", b"keyspace", b"ks"]]
+
+    on_host(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("CREATE INDEX ON t (v)", InvalidRequest, "Secondary indexes are not supported"),
+        ("DROP INDEX i", InvalidRequest, "Secondary indexes are not supported"),
+        ("DROP FUNCTION f", InvalidRequest, "DROP FUNCTION is not supported"),
+        ("CREATE TRIGGER x ON t USING 'y'", InvalidRequest, "CREATE TRIGGER is not supported"),
+        (
+            "LIST ROLES",
+            Unauthorized,
+            "LIST ROLES is not supported: there are no roles, every client may do everything",
+        ),
+        ("DROP MATERIALIZED VIEW v", InvalidRequest, "Materialized views are not supported yet"),
+        (
+            "CREATE TABLE t (k int PRIMARY KEY)",
+            InvalidRequest,
+            "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+        ),
+        (
+            "TRUNCATE t",
+            InvalidRequest,
+            "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+        ),
+    ],
+)
+def test_refused_when_planned(text: str, kind: type[CQLError], message: str) -> None:
+    async def test(host: Host) -> None:
+        with pytest.raises(CQLError) as caught:
+            plan_schema_statement(parse_statement(text), None, host)  # type: ignore[arg-type]
+        assert (type(caught.value), caught.value.message) == (kind, message)
+
+    on_host(test)
+
+
+def test_data_statements_are_left_to_others() -> None:
+    async def test(host: Host) -> None:
+        for text in ("SELECT * FROM t", "INSERT INTO t (k) VALUES (1)"):
+            assert plan_schema_statement(parse_statement(text), "ks", host) is None  # type: ignore[arg-type]
+
+    on_host(test)
