@@ -24,6 +24,7 @@ from belvedere.storage.logformat import (
 class ReplayedSegment:
     number: int
     path: str
+    data: bytes
     frames: list[Frame]
 
     @property
@@ -48,6 +49,7 @@ class LogReader:
         names = await disk.list(self._directory)
         numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
         unused: list[str] = []
+        before: ReplayedSegment | None = None
         for number in numbers:
             path = f"{self._directory}/{segment_name(number)}"
             data = await disk.read(path)
@@ -55,22 +57,35 @@ class LogReader:
             if not frames:
                 unused.append(path)
                 continue
-            await self._settle(path, data, frames[-1].end)
-            yield ReplayedSegment(number, path, frames)
+            if before is not None:
+                await self._settle(before, is_last=False)
+                yield before
+            before = ReplayedSegment(number, path, data, frames)
+        if before is not None:
+            await self._settle(before, is_last=True)
+            yield before
         for path in unused:
             await disk.remove(path)
         await disk.sync_directory(self._directory)
         self.next_segment = max(numbers, default=0) + 1
 
-    async def _settle(self, path: str, data: bytes, end: int) -> None:
+    async def _settle(self, segment: ReplayedSegment, is_last: bool) -> None:
         """Make what was read durable: a killed process may have left frames in the page cache only, and from
-        now on readers will see their rows. A torn tail is wiped, so that it is judged once."""
-        file = await self._runtime.disk.append(path, position=end)
+        now on readers will see their rows.
+
+        The log's last frame is written once more. Its sync may have failed, after which the kernel shows the
+        bytes but takes them for clean, so that another sync would do nothing. All frames before it were
+        synced, or it would not exist. A torn tail is wiped, so that it is judged once.
+        """
+        last = segment.frames[-1]
+        start = last.offset if is_last else last.end
+        torn = segment.data[last.end : last.end + HEADER_BYTES]
+        if is_last and torn.strip(b"\0"):
+            self._runtime.log("warning", "log.torn_tail", path=segment.path, offset=last.end)
+        file = await self._runtime.disk.append(segment.path, position=start)
         try:
-            torn = data[end : end + HEADER_BYTES]
-            if torn.strip(b"\0"):
-                self._runtime.log("warning", "log.torn_tail", path=path, offset=end)
-                await file.write(bytes(len(torn)))
+            if is_last:
+                await file.write(segment.data[start : last.end] + bytes(len(torn)))
             await file.sync()
         finally:
             await file.close()

@@ -132,6 +132,9 @@ class TabletStore:
         store.last_version = manifest.last_version
         store.flushed_version = manifest.flushed_version
         store._next_file = manifest.next_file
+        # A killed process may have renamed this manifest and not synced the name. From here on it is trusted:
+        # files that it does not name go, and the log records that it covers.
+        await runtime.disk.sync_directory(directory)
         await store._remove_strays(manifest)
         opened = []
         for entry in manifest.files:

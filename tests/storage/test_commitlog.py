@@ -451,6 +451,37 @@ def test_what_a_killed_process_left_unsynced_is_made_durable_before_it_is_replay
     in_world(main)
 
 
+def test_a_frame_whose_sync_failed_is_written_again_before_it_is_replayed() -> None:
+    """After a failed sync the kernel shows the bytes and takes them for clean: syncing them again would do
+    nothing, and a power failure would take back what the replay has shown."""
+
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+        faults = world.disk("node").faults
+
+        async def write() -> None:
+            log, _ = await open_log(runtime)
+            position = log.append(b"durable")
+            assert position is not None
+            await log.wait(position)
+            faults.broken_syncs = 1.0
+            position = log.append(b"not synced")
+            assert position is not None
+            with pytest.raises(LogBroken):
+                await log.wait(position)
+
+        await runtime.perform(write())
+        faults.broken_syncs = 0.0
+        world.crash("node", lose_unsynced=False)
+        runtime = world.boot("node")
+        _, found = await runtime.perform(open_log(runtime))
+        assert found == [b"durable", b"not synced"]
+        world.crash("node", lose_unsynced=True)
+        assert await replayed(world) == found
+
+    in_world(main)
+
+
 def test_closing_makes_everything_durable() -> None:
     async def main(world: World) -> None:
         runtime = world.boot("node")

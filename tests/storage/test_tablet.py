@@ -394,6 +394,57 @@ def test_an_unknown_commit_deletes_nothing_and_the_next_settles_it() -> None:
         in_world(main, seed)
 
 
+def test_a_manifest_that_was_only_renamed_is_made_durable_before_it_is_trusted() -> None:
+    """A process dies between rename and sync of the directory; the next finds the new manifest, lets go of
+    log and old files, and then the power fails."""
+
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+        faults = world.disk("node").faults
+
+        async def life() -> None:
+            engine, store = await open_one(runtime)
+            for number in range(3):
+                await write(engine, put(number))
+                await store.flush()
+            await write(engine, put(3))
+            hold = world.arm("manifest.rename")
+            if world.seed % 2:
+                changing = asyncio.ensure_future(engine.compact(store))
+            else:
+                changing = asyncio.ensure_future(store.flush())  # type: ignore[arg-type]
+            await hold.reached()
+            faults.broken_syncs = 1.0
+            hold.release()
+            with pytest.raises(CommitUnknown):
+                await changing
+
+        await runtime.perform(life())
+        faults.broken_syncs = 0.0
+        world.crash("node", lose_unsynced=False)
+        runtime = world.boot("node")
+
+        async def second() -> None:
+            engine, store = await open_one(runtime)
+            assert [await get(store, number) for number in range(4)] == [b"v"] * 4
+            # Everything is in files: the log has nothing that is needed.
+            engine._retire_log()
+            await runtime.clock.sleep(1)
+
+        await runtime.perform(second())
+        world.crash("node", lose_unsynced=True)
+        runtime = world.boot("node")
+
+        async def third() -> None:
+            _, store = await open_one(runtime)
+            assert [await get(store, number) for number in range(4)] == [b"v"] * 4
+
+        await runtime.perform(third())
+
+    for seed in range(12):
+        in_world(main, seed)
+
+
 def test_a_truncation_overtakes_a_running_compaction() -> None:
     async def main(world: World) -> None:
         runtime = world.boot("node")
