@@ -71,7 +71,7 @@ class Metadata:
 
     async def _attempt(self, propose: Callable[[ClusterState], Proposal | None]) -> tuple[bool, object]:
         """Whether the proposal is done with, else what refused it."""
-        proposal = propose(self.state)
+        proposal = await self._decide(propose)
         if proposal is None:
             return True, None
         asserts, updates = proposal
@@ -87,6 +87,18 @@ class Metadata:
                 f"the change was made, but this node does not see it yet: {error}"
             ) from error
         return True, None
+
+    async def _decide(self, propose: Callable[[ClusterState], Proposal | None]) -> Proposal | None:
+        """The store checks what a proposal assumed; nobody checks a refusal: that needs the newest state."""
+        try:
+            proposal = propose(self.state)
+        except Exception:
+            proposal = None
+        if proposal is None:
+            async with self._catching_up:
+                await self._pull()
+            proposal = propose(self.state)
+        return proposal
 
     async def catch_up(self, revision: int) -> None:
         """Return once `state` is at least at this revision."""

@@ -23,6 +23,7 @@ from belvedere.meta.store import (
 )
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
+from tests.meta.slow_store import SlowStore
 
 Test = Callable[[Runtime], Coroutine[Any, Any, None]]
 
@@ -118,7 +119,7 @@ def test_commits_are_in_the_state_on_return(simulated: Callable[[Test], World]) 
 
 def test_many_committers_on_two_nodes_lose_nothing(simulated: Callable[[Test], World]) -> None:
     async def test(runtime: Runtime) -> None:
-        store = MemoryStore()
+        store = SlowStore(runtime, MemoryStore())
         nodes = [await started(runtime, store) for _ in range(2)]
         await asyncio.gather(*(node.commit(increment()) for node in nodes * 60))
         await until(runtime, lambda: all(count(node) == 120 for node in nodes))
@@ -260,5 +261,26 @@ def test_a_refusal_by_the_proposal_reaches_the_caller(simulated: Callable[[Test]
             await metadata.commit(refuse)
         assert metadata.state.revision == 0
         await metadata.stop()
+
+    simulated(test)
+
+
+def test_a_refusal_is_never_due_to_an_old_state(simulated: Callable[[Test], World]) -> None:
+    async def test(runtime: Runtime) -> None:
+        store = MemoryStore()
+        writer, reader = await started(runtime, store), await started(runtime, SlowStore(runtime, store))
+
+        def needs_it(state: ClusterState) -> Proposal | None:
+            if "n" not in state.entries:
+                raise ValueError("there is no n")
+            return None if state.entries["n"].value >= b"2" else increment()(state)
+
+        await writer.commit(increment())
+        # Another client was told of the change; this node has not heard of it yet.
+        assert count(reader) == 0
+        await reader.commit(needs_it)
+        assert count(reader) == 2
+        await writer.stop()
+        await reader.stop()
 
     simulated(test)

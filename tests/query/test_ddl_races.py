@@ -18,6 +18,7 @@ from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.results import Result, SchemaChange, Void
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
+from tests.meta.slow_store import SlowStore
 from tests.query.schema_book import SIMPLE
 
 
@@ -27,7 +28,7 @@ class Nodes:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.store = MemoryStore()
-        self.nodes = [Metadata(runtime, self.store) for _ in range(2)]
+        self.nodes = [Metadata(runtime, SlowStore(runtime, self.store)) for _ in range(2)]
         self._turn = 0
 
     async def run(self, text: str) -> Result | Exception:
