@@ -37,7 +37,7 @@ from belvedere.runtime.version import VERSION
 from belvedere.storage.engine import EngineOptions, StorageEngine
 from belvedere.storage.errors import StorageError
 
-#: Prepared statements kept; the least recently used go first, and their users prepare again.
+#: Prepared statements kept; the longest known go first, and their users prepare again.
 _MAX_PREPARED = 10_000
 
 BatchChild = tuple[str | bytes, Sequence[BoundValue]]
