@@ -109,6 +109,9 @@ class WindowMerger:
         table, purge = window.table, self._purge
         changes = np.zeros(table.num_rows, np.bool_)
         names = set(table.column_names)
+        dead = filled(table, fmt.UNTIL, 0) == 0
+        if dead.any():  # tombstones, or nothing at all: what a deletion in memory left of a row
+            changes |= dead & ~valid(table, fmt.DEL_TS)
         if fmt.EXP in names:
             changes |= filled(table, fmt.EXP, fmt.FOREVER) <= purge.now
         if fmt.DEL_AT in names:

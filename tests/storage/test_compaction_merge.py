@@ -284,6 +284,12 @@ def test_columns_dropped_renamed_and_grown_types() -> None:
     assert row.cells[:3] == [None, (b"text", 11, 0, 0), b"\x00\x00\x00\x04" + INT.encode(7) + b"\xff" * 4]
 
 
+def test_rows_that_hold_nothing_go() -> None:
+    source = [partition(1, {1: Row(10, 0, 0, False, None, [None, None]), 2: Row(10, 0, 0, True, None, [])})]
+    (found,) = content(people(), compacted(people(), [source], 0))
+    assert [row.live for _, row in found.rows] == [True]
+
+
 def test_purging_a_row_by_the_rules() -> None:
     purge = Purge(now=1000, gc_before=900, older_than=50)
     row = Row(40, 0, 0, True, (30, 100), [b"v", (None, 45, 0, 899), (None, 45, 0, 900), (None, 60, 0, 1)])

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.model.token import token_of
 from belvedere.model.types import BIGINT, INT, TEXT, parse_type
 from belvedere.storage.partitions import StoredPartition
+from belvedere.storage.sstable_format import FORMAT_VERSION, Layout, SSTableFacts
 from belvedere.storage.sstable_write import build_sstable
 from tests.storage.sstable_samples import random_partitions, random_table
 
 NOW = 2_000_000_000
 
-# The line that docs/file-format.md gives.
-LIVE_ROWS = "SELECT * FROM '{}' WHERE _kind = 3 AND _until > {}"
+PAGE = (Path(__file__).parents[2] / "docs" / "file-format.md").read_text(encoding="utf-8")
+
+
+def queries_of_the_page() -> list[str]:
+    """The SQL of docs/file-format.md: one for a single file, one for several."""
+    return re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 
 def people() -> Table:
@@ -87,9 +93,42 @@ def tuples(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def test_duckdb(tmp_path: Path) -> None:
-    query = LIVE_ROWS.format(written(tmp_path), NOW)
+    query = queries_of_the_page()[0]
+    query = query.replace("sst-00000001.parquet", written(tmp_path)).replace("epoch(now())", str(NOW))
+    assert str(NOW) in query
     found = duckdb.sql(query).to_arrow_table().to_pylist()
     assert tuples(found) == EXPECTED
+
+
+def test_duckdb_over_several_files(tmp_path: Path) -> None:
+    """Rows written whole: the newest of each key, unless it has expired."""
+    names = {1: ["one", "two", "three", "four"], 2: ["two again", "four again"], 3: ["two at last"]}
+    keys = {1: [1, 2, 3, 4], 2: [2, 4], 3: [2]}
+    for version, numbers in keys.items():
+        rows = []
+        for number, name in zip(numbers, names[version], strict=True):
+            ttl = 60 if name == "four again" else 0
+            row = Row(version, ttl, NOW - 1 if ttl else 0, True, None, [name.encode(), None, None])
+            rows.append(row_of(-number, row))
+        key = BIGINT.encode(7)
+        rows.sort()
+        built = build_sstable(people(), [StoredPartition(token_of(key), key, rows=rows)])
+        (tmp_path / f"sst-{version}.parquet").write_bytes(built.data)
+    query = queries_of_the_page()[1].replace("k, c", "id, seq").replace("epoch(now())", str(NOW))
+    query = query.replace("data/tables/shop.orders-*/*/sst-*.parquet", f"{tmp_path}/sst-*.parquet")
+    found = duckdb.sql(query).to_arrow_table().to_pylist()
+    assert {(row["seq"], row["name"]) for row in found} == {(-1, "one"), (-2, "two at last"), (-3, "three")}
+
+
+def test_the_page_names_every_column() -> None:
+    table = people()
+    described = set(re.findall(r"^\| `(\S+)` \|", PAGE, re.MULTILINE))
+    ours = {f.name for f in Layout(table).all_fields} - {column.name for column in table.columns}
+    named = {re.sub(r"^(_\w+)\.\w+$", r"\1.c", name) for name in ours}
+    assert named | {"_key"} <= described
+    assert f"**format version {FORMAT_VERSION}**" in PAGE
+    for field in SSTableFacts.__struct_fields__:
+        assert f"`{field}`" in PAGE
 
 
 def test_pyarrow_and_pandas(tmp_path: Path) -> None:
