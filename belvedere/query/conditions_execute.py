@@ -51,21 +51,25 @@ async def apply_if(runs: "Sequence[Run]", execution: Execution, *, in_batch: boo
     async with LockedRows(execution.access, runs, execution.now) as locked:
         found = await _read(locked, runs[0], demands)
         if all(_holds(table, found, demand) for demand in demands):
-            _outlast(runs, found)
+            _outlast(runs, found, execution.access.next_timestamp())
             mutations = merge_mutations(await locked.settle(runs))
             after = await locked.write(mutations)
             return Rows(after=after, columns=(_applied(table),), rows=[[_TRUE]])
         return _refusal(runs, found, demands, locked.after, in_batch=in_batch)
 
 
-def _outlast(runs: "Sequence[Run]", found: "_Found") -> None:
-    """What is applied must be seen, even over cells that a client dated ahead of this node's clock."""
+def _outlast(runs: "Sequence[Run]", found: "_Found", timestamp: int) -> None:
+    """What is applied must be seen, even over cells that a client dated ahead of this node's clock.
+
+    `timestamp` was taken with the partition held: one taken before would lie behind a deletion by whoever
+    held it meanwhile, and what is written now would be deleted already.
+    """
     seen = [row for _, row in found.partition.rows]
     if found.partition.static is not None:
         seen.append(found.partition.static)
     newest = max(map(newest_timestamp, seen), default=NO_TIMESTAMP)
     for run in runs:
-        run.context.timestamp = max(run.context.timestamp, min(newest + 1, MAX_TIMESTAMP))
+        run.context.timestamp = max(timestamp, min(newest + 1, MAX_TIMESTAMP))
 
 
 def _demand(run: "Run") -> RowCondition:
