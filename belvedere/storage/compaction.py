@@ -6,7 +6,7 @@ on the disk, everything else runs off the event loop.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -38,12 +38,16 @@ async def compact(
     purge_before: int,
     *,
     max_output: int = MAX_OUTPUT,
+    emit: Callable[[BuiltSSTable], Awaitable[None]] | None = None,
 ) -> list[BuiltSSTable]:
     """One sorted run, in one or more files, that says the same as all inputs together.
 
     `now` is in seconds. Tombstones past the table's gc_grace are left out if their timestamp (µs) is less
     than `purge_before`, the smallest timestamp of anything in the same token range outside of the inputs:
     there may be nothing left that they delete. Nothing at all may be left: then there is no output.
+
+    Outputs are held in memory until the end, unless `emit` takes each as soon as it is complete; then the
+    list is empty.
     """
     job = _Compaction(table, inputs, Purge(now, now - table.gc_grace_seconds, purge_before), max_output)
     for end in _cuts(inputs):
@@ -52,7 +56,11 @@ async def compact(
                 data = await stream.sstable.read_group(number)
                 await runtime.compute(lambda s=stream, n=number, d=data: s.add(n, d))  # type: ignore[misc]
         await runtime.compute(lambda e=end: job.merge_up_to(e))  # type: ignore[misc]
-    return await runtime.compute(job.finish)
+        if end is None:
+            await runtime.compute(job.finish)
+        while emit is not None and job.built:
+            await emit(job.built.pop(0))
+    return job.built
 
 
 def _cuts(inputs: Sequence[SSTable]) -> list[EntryPosition | None]:
@@ -112,7 +120,7 @@ class _Compaction:
                     self._bounds.add_seconds(f.min_second, f.max_second)
         self._writer: SSTableWriter | None = None
         self._schema: pa.Schema | None = None
-        self._built: list[BuiltSSTable] = []
+        self.built: list[BuiltSSTable] = []
 
     def merge_up_to(self, end: EntryPosition | None) -> None:
         tables = [taken for stream in self.streams if (taken := stream.take(end)) is not None]
@@ -121,9 +129,9 @@ class _Compaction:
             return
         present = {name for name in merged.column_names if merged.column(name).null_count < merged.num_rows}
         if self._schema is not None and not present & self._layout.optional <= set(self._schema.names):
-            self._close()  # A column that the file lacks: it goes on in a next one.
+            self.finish()  # A column that the file lacks: it goes on in a next one.
         elif self._writer is not None and self._writer.size >= self._max_output:
-            self._close()
+            self.finish()
         if self._writer is None:
             known = set() if self._schema is None else set(self._schema.names)
             self._schema = self._layout.schema(present | known)
@@ -136,11 +144,8 @@ class _Compaction:
         assert self._schema is not None
         self._writer.write(with_schema(merged, self._schema))
 
-    def _close(self) -> None:
+    def finish(self) -> None:
+        """Complete the present output, if there is one."""
         if self._writer is not None:
-            self._built.append(self._writer.finish())
+            self.built.append(self._writer.finish())
             self._writer = None
-
-    def finish(self) -> list[BuiltSSTable]:
-        self._close()
-        return self._built

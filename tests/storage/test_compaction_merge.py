@@ -58,7 +58,12 @@ def compacted(
     purge_before: int = NEVER,
     max_output: int = 2**30,
     read_as: Table | None = None,
+    emitted: list[BuiltSSTable] | None = None,
 ) -> list[BuiltSSTable]:
+    async def emit(built: BuiltSSTable) -> None:
+        assert emitted is not None
+        emitted.append(built)
+
     async def run() -> list[BuiltSSTable]:
         runtime = MemoryRuntime()
         cache: GroupCache[object] = GroupCache(0)
@@ -73,6 +78,7 @@ def compacted(
             now,
             purge_before,
             max_output=max_output,
+            emit=None if emitted is None else emit,
         )
 
     return asyncio.run(run())
@@ -262,6 +268,9 @@ def test_outputs_are_split_by_size_and_in_order() -> None:
     assert len(built) > 3
     assert [canonical(p) for p in content(people(), built)] == [canonical(p) for p in many]
     assert {(one.facts.first_version, one.facts.last_version) for one in built} == {(1, 2)}
+    emitted: list[BuiltSSTable] = []
+    assert compacted(people(), [many[::2], many[1::2]], 0, max_output=1, emitted=emitted) == []
+    assert [one.data for one in emitted] == [one.data for one in built]
 
 
 def test_columns_dropped_renamed_and_grown_types() -> None:
