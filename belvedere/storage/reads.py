@@ -79,6 +79,6 @@ class ScanPage:
     """A stretch of partitions (those with neither rows nor static cells are left out)."""
 
     partitions: list[PartitionRows] = field(default_factory=list)
-    #: Where to go on, or None at the end. If the last partition has `more`, it equals that partition's position.
+    #: Where to go on, or None at the end. If the last partition has `more`, that is its own position.
     next: Position | None = None
     after: int = 0
