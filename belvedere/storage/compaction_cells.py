@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.storage import sstable_format as fmt
 from belvedere.storage.compaction_purge import Purge
+from belvedere.storage.sstable_derived import until_of
 from belvedere.storage.sstable_format import Layout, StoredColumn
-from belvedere.storage.sstable_rows import until_of
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

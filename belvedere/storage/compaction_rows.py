@@ -9,7 +9,8 @@ from belvedere.storage.compaction_cells import Ints, Touched
 from belvedere.storage.compaction_purge import Purge
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.sstable_format import Layout
-from belvedere.storage.sstable_group import DecodedGroup, ReadPlan
+from belvedere.storage.sstable_group import DecodedGroup
+from belvedere.storage.sstable_plan import ReadPlan
 from belvedere.storage.sstable_rows import to_table
 
 

@@ -7,163 +7,29 @@ without looking at any stamp column but the row's.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
-from typing import Final, Protocol
+from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from belvedere.model.mutations import RangeDeletion
 from belvedere.model.ordering import join_partition_key
-from belvedere.model.rows import AnyCell, Complex, Deletion, Row
-from belvedere.model.schema import ColumnKind, Table
+from belvedere.model.rows import AnyCell, Deletion, Row
 from belvedere.model.types import BLOB
 from belvedere.storage import sstable_format as fmt
 from belvedere.storage.columns import WireColumn, from_arrow
 from belvedere.storage.deletions import touching
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import EVERYTHING, KeySlice
-from belvedere.storage.sstable_format import FileDescription, Layout, StoredColumn, column_key
+from belvedere.storage.sstable_cells import NO_STAMP, AbsentCells, CellColumn, ElementCells, StampedCells
+from belvedere.storage.sstable_format import StoredColumn
+from belvedere.storage.sstable_plan import ReadPlan
 
-_decode_elements = msgspec.msgpack.Decoder(Complex).decode
-#: Stands for null in stamp columns; no cell has it, since a write needs a later timestamp than that.
-_NO_STAMP: Final = -(2**63)
 #: So few rows are cheaper one by one than column by column.
 _FEW: Final = 16
-
-
-class CellColumn(Protocol):
-    def get(self, index: int) -> AnyCell: ...
-    def slice(self, low: int, high: int) -> Sequence[AnyCell]: ...
-
-
-class AbsentCells:
-    """A column that the file does not have."""
-
-    def get(self, index: int) -> AnyCell:
-        return None
-
-    def slice(self, low: int, high: int) -> Sequence[AnyCell]:
-        return [None] * (high - low)
-
-
-class ElementCells:
-    """A column of several cells a row."""
-
-    def __init__(self, encoded: WireColumn) -> None:
-        self._encoded = encoded
-
-    def get(self, index: int) -> AnyCell:
-        encoded = self._encoded.get(index)
-        return None if encoded is None else _decode_elements(encoded)
-
-    def slice(self, low: int, high: int) -> Sequence[AnyCell]:
-        return [None if one is None else _decode_elements(one) for one in self._encoded.slice(low, high)]
-
-
-class StampedCells:
-    """A column some of whose cells have stamps of their own."""
-
-    def __init__(
-        self, wire: WireColumn, timestamps: memoryview, ttls: memoryview, expiries: memoryview
-    ) -> None:
-        self._wire = wire
-        self._timestamps = timestamps
-        self._ttls = ttls
-        self._expiries = expiries
-
-    def get(self, index: int) -> AnyCell:
-        timestamp = self._timestamps[index]
-        value = self._wire.get(index)
-        if timestamp == _NO_STAMP:
-            return value
-        return (value, timestamp, self._ttls[index], self._expiries[index])
-
-    def slice(self, low: int, high: int) -> Sequence[AnyCell]:
-        values = self._wire.slice(low, high)
-        stamps = (m[low:high].tolist() for m in (self._timestamps, self._ttls, self._expiries))
-        return [
-            value if timestamp == _NO_STAMP else (value, timestamp, ttl, expiry)
-            for value, timestamp, ttl, expiry in zip(values, *stamps, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """How a file's columns answer for a table: by ordinal, None where the file lacks the column."""
-
-    partition_key: tuple[StoredColumn, ...]
-    regulars: tuple[StoredColumn | None, ...]
-    statics: tuple[StoredColumn | None, ...]
-    has_key_column: bool
-    has_clustering: bool
-
-    @classmethod
-    def of(cls, table: Table, description: FileDescription, names: Sequence[str]) -> "ReadPlan":
-        current = {(column.kind, column.position): column for column in table.columns}
-        stored: dict[tuple[ColumnKind, int], StoredColumn] = {}
-        for facts in description.columns:
-            column = current.get(column_key(facts))
-            if column is not None:
-                stored[column_key(facts)] = StoredColumn(column, facts.stored)
-
-        def by_ordinal(kind: ColumnKind, count: int) -> tuple[StoredColumn | None, ...]:
-            found = [stored.get((kind, ordinal)) for ordinal in range(count)]
-            while found and found[-1] is None:
-                found.pop()
-            return tuple(found)
-
-        keys = [stored[ColumnKind.PARTITION_KEY, column.position] for column in table.partition_key]
-        regulars = max((c.position + 1 for c in table.regulars), default=0)
-        statics = max((c.position + 1 for c in table.statics), default=0)
-        return cls(
-            tuple(keys),
-            by_ordinal(ColumnKind.REGULAR, regulars),
-            by_ordinal(ColumnKind.STATIC, statics),
-            fmt.KEY in names,
-            fmt.CK in names,
-        )
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The columns that are needed to make rows; the others are for other readers."""
-        names = {
-            fmt.TOKEN,
-            fmt.KIND,
-            fmt.LIVE,
-            fmt.TS,
-            fmt.TTL,
-            fmt.EXP,
-            fmt.DEL_TS,
-            fmt.DEL_AT,
-            fmt.CK,
-            fmt.END,
-        }
-        names |= {fmt.KEY} if self.has_key_column else {one.name for one in self.partition_key}
-        for one in (*self.regulars, *self.statics):
-            if one is not None:
-                names |= {one.elements} if one.is_multicell else {one.name, one.ts, one.ttl, one.exp}
-        return frozenset(names)
-
-    @classmethod
-    def of_layout(cls, layout: Layout) -> "ReadPlan":
-        """For tables that are in the shape of the layout already."""
-
-        def by_ordinal(columns: Sequence[StoredColumn]) -> tuple[StoredColumn | None, ...]:
-            found = {one.column.position: one for one in columns}
-            return tuple(found.get(ordinal) for ordinal in range(max(found, default=-1) + 1))
-
-        return cls(
-            layout.partition_key,
-            by_ordinal(layout.regulars),
-            by_ordinal(layout.statics),
-            layout.has_key_column,
-            bool(layout.clustering),
-        )
 
 
 class DecodedGroup:
@@ -409,7 +275,7 @@ class DecodedGroup:
             return None
         timestamps, seconds = self._deletions
         timestamp = timestamps[index]
-        return None if timestamp == _NO_STAMP else (timestamp, seconds[index])
+        return None if timestamp == NO_STAMP else (timestamp, seconds[index])
 
     def _cell_columns(self, static: bool) -> Sequence[CellColumn]:
         columns = self._cells.get(static)
@@ -428,10 +294,10 @@ class DecodedGroup:
         if stamps is None or stamps.null_count == self.size:
             return wire
         return StampedCells(
-            wire, _as_numbers(stamps, _NO_STAMP), self._numbers(one.ttl, 0), self._numbers(one.exp, 0)
+            wire, _as_numbers(stamps, NO_STAMP), self._numbers(one.ttl, 0), self._numbers(one.exp, 0)
         )
 
-    def _numbers(self, name: str, absent: int = _NO_STAMP) -> memoryview:
+    def _numbers(self, name: str, absent: int = NO_STAMP) -> memoryview:
         found = self._columns.pop(name, None)
         return _as_numbers(found, absent) if found is not None else np.full(self.size, absent, np.int64).data
 

@@ -23,7 +23,8 @@ from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import EVERYTHING, KeySlice, Position
 from belvedere.storage.sparse_file import SparseFile
 from belvedere.storage.sstable_format import CorruptSSTable, FileDescription, SSTableFacts
-from belvedere.storage.sstable_group import DecodedGroup, ReadPlan
+from belvedere.storage.sstable_group import DecodedGroup
+from belvedere.storage.sstable_plan import ReadPlan
 
 #: What the Parquet reader asks for first, at the end of the file, however small the footer is.
 _FOOTER_READ: Final = 64 * 1024
