@@ -42,12 +42,13 @@ class Complex(msgspec.Struct, gc=True):
 AnyCell = bytes | Cell | Complex | None
 
 
-class Row(msgspec.Struct, array_like=True):
+class Row(msgspec.Struct, array_like=True, gc=False):
     """The regular cells of one row, or the static cells of one partition.
 
     `live` says that the row exists by itself (it was INSERTed at the stamp, until `expiry` if there is a
     ttl); otherwise it exists only through its live cells. `cells` is indexed by the column's ordinal and
-    may be shorter than the table is wide: columns added later are absent.
+    may be shorter than the table is wide: columns added later are absent. Rows are in no cycle, so the
+    collector need not look at them.
     """
 
     timestamp: int
