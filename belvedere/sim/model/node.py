@@ -151,7 +151,7 @@ def _bound(value: bytes | None | Unset) -> BoundValue:
 def _watch_stamps(database: Database) -> None:
     """Note which write times the node gives out, and to whom: the model cannot know them otherwise."""
     access, engine = database.access, database.engine
-    give, write, write_now = access.next_timestamp, engine.write, engine.write_now
+    give, write, write_now = access.next_timestamp, engine._write_together, engine.write_now
 
     def next_timestamp() -> int:
         given = give()
@@ -160,11 +160,11 @@ def _watch_stamps(database: Database) -> None:
             request.stamps.append(given)
         return given
 
-    async def writing(writes: Sequence[tuple[TabletStore, Mutation]]) -> int:
+    def writing(writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
         request = _request.get()
         if request is not None:
             request.written += [_time_of(mutation) for _, mutation in writes]
-        return await write(writes)
+        return write(writes)
 
     def writing_now(store: TabletStore, mutation: Mutation) -> int | None:
         request = _request.get()
@@ -173,7 +173,7 @@ def _watch_stamps(database: Database) -> None:
         return write_now(store, mutation)
 
     access.next_timestamp = next_timestamp  # type: ignore[method-assign]
-    engine.write = writing  # type: ignore[method-assign]
+    engine._write_together = writing  # type: ignore[method-assign]
     engine.write_now = writing_now  # type: ignore[method-assign]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from belvedere.sim.model.generate_selects import draw_select
 from belvedere.sim.model.generate_writes import draw_batch, draw_modification
-from belvedere.sim.model.pools import TIMES, Pool
+from belvedere.sim.model.pools import Pool, draw_timestamp
 from belvedere.sim.model.schema import Column, Table, draw_new_column, draw_table
 from belvedere.sim.model.selects import Select
 from belvedere.sim.model.writes import Batch, Modification
@@ -92,6 +92,7 @@ class Planner:
         #: Columns dropped from each table: they come back with the type that they had.
         self.dropped: dict[str, list[Column]] = {}
         self.added = 0
+        self.expiring = 0
         #: Each seed has faults and sizes of its own: a run with everything in it reaches little of each.
         self.upkeep_share = rng.choice((0.0, 0.05, 0.15, 0.3))
         self.stop_share = rng.choice((0.0, 0.03, 0.1))
@@ -129,10 +130,24 @@ class Planner:
         else:
             statement = draw_modification(rng, pool)
         purging = any(p.table.prompt_purge for p in self.pools if p.table.name in statement.tables)
-        timestamp = TIMES + rng.randint(0, 9) if rng.random() < 0.3 and not purging else None
+        timestamp = draw_timestamp(rng) if rng.random() < 0.3 and not purging else None
         if any(p.table.is_counter for p in self.pools if p.table.name in statement.tables):
             timestamp = None
-        return Run(statement, timestamp, rng.random() < 0.5)
+        return Run(statement, self._told_apart(statement, timestamp), rng.random() < 0.5)
+
+    def _told_apart(self, statement: Modification | Batch, timestamp: int | None) -> int | None:
+        """Equal write times are drawn on purpose, but not for what expires: there it is no mistake if the
+        winner depends on whether the loser was compacted after it expired (CQL has it so)."""
+        children = statement.children if isinstance(statement, Batch) else [statement]
+        timed = [statement, *children] if isinstance(statement, Batch) else children
+        defaults = {pool.table.name: pool.table.default_ttl for pool in self.pools}
+        if not any(child.ttl or defaults[child.table] for child in children):
+            return timestamp
+        self.expiring += 1
+        for one in timed:
+            if one.timestamp is not None:
+                one.timestamp += self.expiring
+        return None if timestamp is None else timestamp + self.expiring
 
     def _upkeep(self) -> Upkeep:
         what = self.rng.choice(("flush", "flush", "compact", "tidy"))

@@ -82,9 +82,13 @@ class Pool:
         share = self.rng.random()
         if self.table.prompt_purge or share < 0.4:
             return None
-        if share < 0.85:
-            return TIMES + self.rng.randint(0, 9)
-        return self.rng.choice((1, 2, 3, TIMES - 15_000_000, TIMES + 3_600_000_000))
+        return draw_timestamp(self.rng)
+
+
+def draw_timestamp(rng: random.Random) -> int:
+    if rng.random() < 0.75:
+        return TIMES + 1000 * rng.randint(0, 9)
+    return rng.choice((1000, 2000, 3000, TIMES - 15_000_000, TIMES + 3_600_000_000))
 
 
 def _domain(rng: random.Random, column: Column, size: int) -> list[Any]:

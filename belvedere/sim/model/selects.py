@@ -202,13 +202,14 @@ class Select:
             groups.setdefault(prefix, []).append(row)
         return list(groups.values())[: self.partition_limit]
 
-    def _sort_key(self, table: Table, row: SeenRow) -> list[Directed]:
+    def _sort_key(self, table: Table, row: SeenRow) -> tuple[int, list[Directed]]:
         if row.clustering is None:
-            return []
+            # Null comes before everything in the table's order.
+            return (1 if self.reverse else -1, [])
         order = clustering_order(table, row.clustering)[: self.order_by]
         if self.reverse:
             order = [Directed(one.value, not one.descending) for one in order]
-        return order
+        return (0, order)
 
     def _output(self, table: Table, group: Sequence[SeenRow], now: int) -> WireRow:
         if self.items is None:
