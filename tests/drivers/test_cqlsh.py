@@ -18,7 +18,8 @@ CREATE TABLE t (k int, c text, v double, s set<int>, m map<text, int>, p frozen<
     ts timestamp, b blob, st int static, PRIMARY KEY (k, c)) WITH comment = 'things';
 CREATE TABLE n (k int PRIMARY KEY, n counter);
 INSERT INTO t (k, c, v, s, m, p, u, ts, b) VALUES (1, 'a', 1.5, {{3, 1}}, {{'x': 1}},
-    {{street: 'Rua, 1', number: 7}}, 123e4567-e89b-12d3-a456-426614174000, '2024-01-02 03:04:05+0000', 0xcafe);
+    {{street: 'Rua, 1', number: 7}}, 123e4567-e89b-12d3-a456-426614174000,
+    '2024-01-02 03:04:05+0000', 0xcafe);
 INSERT INTO t (k, c) VALUES (1, 'b');
 UPDATE n SET n = n + 5 WHERE k = 1;
 """
@@ -60,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def test_rows_as_a_table(server: ServerProcess) -> None:
-    assert said(server, "SELECT k, c, st, b, m, p, s, v FROM ks.t") == ROWS + "\n"
+    assert said(server, "SELECT k, c, st, b, m, p, s, v FROM ks.t") == ROWS
     assert '{"k": 1, "c": "a"}' in said(server, "SELECT JSON k, c FROM ks.t")
     assert " n | 5" in said(server, "EXPAND ON; SELECT * FROM ks.n")
     conditional = said(server, "INSERT INTO ks.t (k, c) VALUES (1, 'b') IF NOT EXISTS")
