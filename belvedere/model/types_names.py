@@ -5,9 +5,9 @@ import re
 # The words that Cassandra's grammar does not accept as a bare identifier.
 RESERVED_WORDS = frozenset(
     """add allow alter and apply asc authorize batch begin by columnfamily create default delete desc describe
-    drop entries execute from full grant if in index infinity insert into is keyspace limit materialized
+    drop entries execute false from full grant if in index infinity insert into is keyspace limit materialized
     mbean mbeans modify nan norecursive not null of on or order password primary rename replace revoke schema
-    select set table to token truncate unlogged unset update use using view where with""".split()
+    select set table to token true truncate unlogged unset update use using view where with""".split()
 )
 
 _BARE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from uuid import UUID
 
 import pytest
@@ -226,12 +227,13 @@ SCALARS = st.sampled_from(
 KEY_SCALARS = st.sampled_from(["int", "text", "ascii", "timeuuid", "boolean", "time", "double"])
 
 
-def nested(user_types: list[str], scalars: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Types that may stand anywhere: no durations where CQL forbids them, everything frozen."""
-    leaves = scalars
+@cache
+def nested(user_types: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """Types that may stand anywhere: no durations, everything frozen."""
+    leaves = KEY_SCALARS
     if user_types:
         frozen = [f"frozen<{quote_identifier(name)}>" for name in user_types]
-        leaves = st.one_of(scalars, st.sampled_from(frozen))
+        leaves = st.one_of(KEY_SCALARS, st.sampled_from(frozen))
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
@@ -245,9 +247,10 @@ def nested(user_types: list[str], scalars: st.SearchStrategy[str]) -> st.SearchS
     )
 
 
-def cells(user_types: list[str]) -> st.SearchStrategy[str]:
+@cache
+def cells(user_types: tuple[str, ...]) -> st.SearchStrategy[str]:
     """Types of value columns: collections and user types that are not frozen, too."""
-    inside = nested(user_types, KEY_SCALARS)
+    inside = nested(user_types)
     choices = [
         SCALARS,
         inside,
@@ -287,12 +290,12 @@ OPTION_TEXTS = st.lists(
 
 
 @st.composite
-def table_texts(draw: st.DrawFn, user_types: list[str]) -> str:
+def table_texts(draw: st.DrawFn, user_types: tuple[str, ...]) -> str:
     names = draw(st.lists(NAMES, min_size=1, max_size=8, unique=True))
     key_count = draw(st.integers(1, min(3, len(names))))
     partition_count = draw(st.integers(1, key_count))
     keys, others = names[:key_count], names[key_count:]
-    columns = [f"{quote_identifier(name)} {draw(nested([], KEY_SCALARS))}" for name in keys]
+    columns = [f"{quote_identifier(name)} {draw(nested(()))}" for name in keys]
     counter = draw(st.booleans()) and draw(st.booleans())
     for name in others:
         kind = "counter" if counter else draw(cells(user_types))
@@ -317,13 +320,13 @@ def _names(names: Iterable[str]) -> str:
 @st.composite
 def schemas(draw: st.DrawFn) -> list[str]:
     texts: list[str] = []
-    user_types: list[str] = []
+    user_types: tuple[str, ...] = ()
     for name in draw(st.lists(NAMES, max_size=3, unique=True)):
         fields = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
-        written = [f"{quote_identifier(field)} {draw(nested(user_types, KEY_SCALARS))}" for field in fields]
+        written = [f"{quote_identifier(field)} {draw(nested(user_types))}" for field in fields]
         if name not in ("int", "list"):
             texts.append(f"CREATE TYPE ks.{quote_identifier(name)} ({', '.join(written)})")
-            user_types.append(name)
+            user_types += (name,)
     texts += draw(st.lists(table_texts(user_types), max_size=3))
     return texts
 
