@@ -29,10 +29,28 @@ class Column:
     #: Place among the key columns of its kind, or the ordinal of a static or regular column.
     position: int
     descending: bool = False
+    #: Kept in rows and files, never shown to clients.
+    hidden: bool = False
 
     @property
     def is_key(self) -> bool:
         return self.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """What makes a table a materialized view: of which table, and which of its rows."""
+
+    base: str
+    base_id: bytes
+    #: The filter in CQL, without the word WHERE.
+    where: str
+    #: Declared with `SELECT *`: columns added to the base later join the view.
+    selects_all: bool = False
+
+
+#: A view's last column: the base's write times and expiries of the cells in the row.
+WRITE_TIMES = "_write_times"
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,8 @@ class Table:
     static_ordinals: int = 0
     #: (name, type as text, kind, µs when dropped), for system_schema.dropped_columns.
     dropped: tuple[tuple[str, str, str, int], ...] = ()
+    #: None for an ordinary table.
+    view: ViewDefinition | None = None
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
@@ -85,7 +105,7 @@ class Table:
             *self.partition_key,
             *self.clustering,
             *sorted(self.statics, key=by_name),
-            *sorted(self.regulars, key=by_name),
+            *sorted((column for column in self.regulars if not column.hidden), key=by_name),
         )
 
     @cached_property
@@ -114,7 +134,16 @@ class Keyspace:
     replication: Mapping[str, str]
     durable_writes: bool = True
     types: Mapping[str, UserType] = field(default_factory=lambda: MappingProxyType({}))
+    #: Views too: they share the names of tables.
     tables: Mapping[str, Table] = field(default_factory=lambda: MappingProxyType({}))
+
+    def views_of(self, base: Table) -> tuple[Table, ...]:
+        """The materialized views of a table."""
+        return tuple(
+            table
+            for table in self.tables.values()
+            if table.view is not None and table.view.base_id == base.id
+        )
 
 
 def column_names(columns: Iterable[Column]) -> tuple[str, ...]:
