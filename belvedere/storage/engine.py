@@ -8,11 +8,11 @@ refused before anything of them was applied, and reads go on.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from belvedere.model.mutations import LogRecord, Mutation, decode_record, encode_record
+from belvedere.model.mutations import LogRecord, Mutation, ViewUpdate, decode_record, encode_record
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import DiskError
@@ -43,6 +43,14 @@ class EngineOptions:
     compaction: bool = True
 
 
+class Write(NamedTuple):
+    """A mutation for a tablet; `derive` makes the view updates that travel in its record."""
+
+    store: TabletStore
+    mutation: Mutation
+    derive: Callable[[int], list[ViewUpdate]] | None = None
+
+
 class StorageEngine:
     def __init__(self, runtime: Runtime, directory: str, options: EngineOptions, log: CommitLog) -> None:
         self.options = options
@@ -53,6 +61,7 @@ class StorageEngine:
         self._memory = MemoryUse()
         self._limit = options.memtable_bytes
         self._stores: dict[int, TabletStore] = {}
+        self._by_table: dict[bytes, list[TabletStore]] = {}
         self._lock: Lock | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._aligning = asyncio.Lock()
@@ -83,6 +92,7 @@ class StorageEngine:
             await engine._remove_dropped()
             for table, info in _wanted(tables, tablet_maps):
                 engine._stores[info.id] = await engine._open_store(table, info)
+            engine._index_stores()
             await engine._replay()
             log.on_segment_closed = engine._shrink_log
             await log.start()
@@ -107,16 +117,37 @@ class StorageEngine:
         """Bring back what is in the log and not in files. Records of tablets that are gone are skipped."""
         async for position, records in self.log.replay():
             for data in records:
-                record = decode_record(data)
-                store = self._stores.get(record.tablet)
-                if store is None or record.version <= store.flushed_version:
-                    continue
-                store.apply(record.mutation, position, record.version, len(data))
-                self._replayed += 1
+                self._replay_record(position, decode_record(data), len(data))
             if self._memory.used > self._limit:
                 await max(self._stores.values(), key=lambda store: store.active_bytes).flush()
         if self._replayed:
             self._runtime.log("info", "engine.replayed", records=self._replayed)
+
+    def _replay_record(self, position: int, record: LogRecord, size: int) -> None:
+        store = self._stores.get(record.tablet)
+        if store is None:
+            return
+        if record.version > store.flushed_version:
+            store.apply(record.mutation, position, record.version, size)
+            self._replayed += 1
+        if record.views and record.version > store.truncated_version:
+            self._apply_updates(position, record.views, replaying=True)
+
+    def _apply_updates(self, position: int, found: Sequence[ViewUpdate], replaying: bool = False) -> None:
+        """Deliver view updates to the views' tablets on this node. Doing it twice changes nothing, so a frame
+        that a flush may have covered only in part is simply done again."""
+        for update in found:
+            store = self._view_store(update)
+            if store is not None and not (replaying and position < store.flushed_version):
+                size = sum(256 + 64 * len(row.cells) for _, row in update.mutation.rows)
+                store.apply(update.mutation, position, position, size)
+
+    def _view_store(self, update: ViewUpdate) -> TabletStore | None:
+        """None if the view was dropped."""
+        stores = self._by_table.get(update.view)
+        token = update.mutation.token
+        found = (store for store in stores or () if store.first_token <= token <= store.last_token)
+        return next((store for store in found if not store.dropped), None)
 
     async def close(self) -> None:
         """Everything appended becomes durable; memtables stay in the log."""
@@ -151,6 +182,13 @@ class StorageEngine:
                     store.epoch = info.epoch
             gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
             await self._drop(gone)
+            self._index_stores()
+
+    def _index_stores(self) -> None:
+        by_table: dict[bytes, list[TabletStore]] = {}
+        for store in self._stores.values():
+            by_table.setdefault(store.table.id, []).append(store)
+        self._by_table = by_table
 
     async def _drop(self, stores: Sequence[TabletStore]) -> None:
         by_directory: dict[str, list[TabletStore]] = {}
@@ -218,7 +256,7 @@ class StorageEngine:
             store.apply(mutation, position, version, len(record))
         return position
 
-    async def write(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int:
+    async def write(self, writes: Sequence[Write]) -> int:
         """The same for several mutations that survive a crash all or none, waiting for room."""
         while True:
             position = self.write_together_now(writes)
@@ -226,42 +264,42 @@ class StorageEngine:
                 return position
             await self.room(writes)
 
-    def write_together_now(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
+    def write_together_now(self, writes: Sequence[Write]) -> int | None:
         """The same at once, or None if it must wait for `room` first."""
         if not writes:
             return self.log.durable
         if self._memory.used > self._limit and not self._make_room():
             return None
-        return self._write_together(writes)
+        records = self._encode(writes)
+        position = self.log.append_many([data for _, data in records])
+        if position is not None:
+            for write, (record, data) in zip(writes, records, strict=True):
+                write.store.apply(write.mutation, position, record.version, len(data))
+                if record.views:
+                    self._apply_updates(position, record.views)
+        return position
 
-    async def room(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> None:
+    async def room(self, writes: Sequence[Write]) -> None:
         """Wait until there is memory and log space for these writes; raises what makes that hopeless."""
         await self._wait_for_memory()
         # A version may take some bytes more by the time it is given.
-        size = sum(len(record) for _, record in self._encode(writes)) + 16 * len(writes)
+        size = sum(len(data) for _, data in self._encode(writes)) + 16 * len(writes)
         await self.log.space(size)
 
-    def _encode(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> list[tuple[int, bytes]]:
+    def _encode(self, writes: Sequence[Write]) -> list[tuple[LogRecord, bytes]]:
         """The records, with the commit versions that they get if they are appended now."""
         wall = self._runtime.clock.wall_micros()
         versions: dict[int, int] = {}
         records = []
-        for store, mutation in writes:
+        for store, mutation, derive in writes:
             if store.dropped:
                 raise Dropped(f"table {store.table.full_name} was dropped")
             version = max(versions.get(store.id, store.last_version) + 1, wall)
             versions[store.id] = version
-            record = encode_record(LogRecord(store.id, store.epoch, version, mutation))
-            records.append((version, record))
+            views = [] if derive is None else derive(version)
+            record = LogRecord(store.id, store.epoch, version, mutation, views)
+            records.append((record, encode_record(record)))
         return records
-
-    def _write_together(self, writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
-        records = self._encode(writes)
-        position = self.log.append_many([record for _, record in records])
-        if position is not None:
-            for (store, mutation), (version, record) in zip(writes, records, strict=True):
-                store.apply(mutation, position, version, len(record))
-        return position
 
     # ------------------------------------------------------------------------------------------- memory
 

@@ -35,6 +35,8 @@ class Manifest(msgspec.Struct, frozen=True):
     #: Numbers below were used for files, also if those are gone.
     next_file: int
     files: tuple[ManifestFile, ...] = ()
+    #: Log records of this tablet up to this commit version were truncated, with what they did to views.
+    truncated_version: int = 0
 
 
 class _Envelope(msgspec.Struct):

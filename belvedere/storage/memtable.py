@@ -163,7 +163,8 @@ class Memtable:
             if not self.first_position:
                 self.first_position = position
         partition.after = self.last_position = position
-        self.last_version = version
+        if version > self.last_version:
+            self.last_version = version
         if mutation.deletion is not None or mutation.ranges or mutation.static is not None:
             size += self._apply_rest(partition, mutation)
         if partition.deletion is None:

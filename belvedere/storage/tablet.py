@@ -33,6 +33,7 @@ from belvedere.storage.snapshot import Snapshot
 from belvedere.storage.sstable_format import BuiltSSTable, encode_facts
 from belvedere.storage.sstable_read import SSTable
 from belvedere.storage.sstable_write import build_sstable
+from belvedere.storage.tablet_changes import RowChange, changes_now, changes_waiting
 from belvedere.storage.tablet_reads import (
     answers_alone,
     candidates,
@@ -97,7 +98,9 @@ class TabletStore:
         self.dropped = False
         #: The highest commit version given or seen here.
         self.last_version = 0
+        #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
         self.flushed_version = 0
+        self.truncated_version = 0
         self._runtime = runtime
         self._log = log
         self._cache = cache
@@ -131,6 +134,7 @@ class TabletStore:
             return store
         store.last_version = manifest.last_version
         store.flushed_version = manifest.flushed_version
+        store.truncated_version = manifest.truncated_version
         store._next_file = manifest.next_file
         # A killed process may have renamed this manifest and not synced the name. From here on it is trusted:
         # files that it does not name go, and the log records that it covers.
@@ -165,7 +169,8 @@ class TabletStore:
 
     def apply(self, mutation: Mutation, position: int, version: int, size: int) -> None:
         """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
-        self.last_version = version
+        if version > self.last_version:
+            self.last_version = version
         self._memory.used += self._active.apply(mutation, position, version, size)
 
     # ------------------------------------------------------------------------------------------ reading
@@ -210,6 +215,18 @@ class TabletStore:
         files = candidates(self._files, read.token)
         result = await read_waiting(memtables, files, read, now, self.columns)
         return self._with_position(result, partitions_in(memtables, read.key))
+
+    def changes_now(self, mutation: Mutation, now: int) -> list[RowChange] | None:
+        """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
+        memory = partitions_in(self._memtables, mutation.key)
+        files = candidates(self._files, mutation.token)
+        return changes_now(memory, files, mutation, now, self.columns)
+
+    async def changes(self, mutation: Mutation, now: int) -> list[RowChange]:
+        """The same with disk reads; the partition must be held against other writes."""
+        self._check_open()
+        files = candidates(self._files, mutation.token)
+        return await changes_waiting(self._memtables, files, mutation, now, self.columns)
 
     async def scan(self, read: RangeRead, now: int) -> ScanPage:
         self._check_open()
@@ -297,6 +314,7 @@ class TabletStore:
             self.last_version,
             self._next_file,
             tuple(file.entry for file in files),
+            self.truncated_version,
         )
 
     async def _write_file(self, built: BuiltSSTable) -> int:
@@ -420,7 +438,12 @@ class TabletStore:
             self._check_open()
             self.freeze()
             doomed, files, version = self._memtables[1:], self._files, self.last_version
-            await self._commit(files, [], version)
+            before, self.truncated_version = self.truncated_version, version
+            try:
+                await self._commit(files, [], version)
+            except CommitRefused:
+                self.truncated_version = before
+                raise
             self.flushed_version = version
             self._files = ()
             self._forget(doomed)

@@ -1,0 +1,103 @@
+"""What a mutation changes for readers: each row it touches, before and after.
+
+The row after is what a reader would see with the mutation as one more source beside memtables and files, so
+client timestamps that lose, deletions and expiries come out as they will when the row is read.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from belvedere.model.mutations import Mutation
+from belvedere.model.rows import Row
+from belvedere.storage.deletions import disjoint
+from belvedere.storage.files import LiveFile, Pinned
+from belvedere.storage.memtable import MemPartition, Memtable
+from belvedere.storage.merge import LiveColumns, coverage_of, merged_rows, visible_rows
+from belvedere.storage.partitions import StoredPartition
+from belvedere.storage.reads import EVERYTHING, KeySlice
+from belvedere.storage.sstable_read import NEEDS_DISK
+from belvedere.storage.tablet_reads import partitions_in
+
+
+class RowChange(msgspec.Struct, frozen=True):
+    clustering: bytes
+    before: Row | None
+    after: Row | None
+
+
+def touched(mutation: Mutation) -> tuple[KeySlice, ...]:
+    """The stretches of clustering keys whose rows the mutation may change, ascending and disjoint."""
+    if mutation.deletion is not None:
+        return EVERYTHING
+    spans = [(found.start, found.end) for found in disjoint(mutation.ranges)]
+    spans += [(clustering, clustering + b"\0") for clustering, _ in mutation.rows]
+    joined: list[KeySlice] = []
+    for start, end in sorted(spans):
+        if joined and joined[-1].end is not None and start <= joined[-1].end:
+            joined[-1] = KeySlice(joined[-1].start, max(joined[-1].end, end))
+        else:
+            joined.append(KeySlice(start, end))
+    return tuple(joined)
+
+
+def changes_now(
+    memory: Sequence[MemPartition],
+    files: Sequence[LiveFile],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
+) -> list[RowChange] | None:
+    slices = touched(mutation)
+    sources = [partition.stored(slices) for partition in memory]
+    for file in files:
+        stored = file.sstable.partition_now(mutation.token, mutation.key, slices=slices)
+        if stored is NEEDS_DISK:
+            return None
+        if stored is not None:
+            sources.append(stored)
+    return _compare(sources, mutation, now, columns)
+
+
+async def changes_waiting(
+    memtables: Sequence[Memtable],
+    files: Sequence[LiveFile],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
+) -> list[RowChange]:
+    slices = touched(mutation)
+    with Pinned(files):
+        sources = []
+        for file in files:
+            stored = await file.sstable.partition(mutation.token, mutation.key, slices=slices)
+            if stored is not None:
+                sources.append(stored)
+    sources += [partition.stored(slices) for partition in partitions_in(memtables, mutation.key)]
+    return _compare(sources, mutation, now, columns)
+
+
+def _compare(
+    sources: Sequence[StoredPartition], mutation: Mutation, now: int, columns: LiveColumns
+) -> list[RowChange]:
+    before = _visible(sources, now, columns)
+    written = StoredPartition(
+        mutation.token,
+        mutation.key,
+        mutation.deletion,
+        mutation.ranges,
+        None,
+        sorted(mutation.rows, key=lambda item: item[0]),
+    )
+    after = _visible([*sources, written], now, columns)
+    return [
+        RowChange(clustering, before.get(clustering), after.get(clustering))
+        for clustering in sorted({**before, **after})
+    ]
+
+
+def _visible(sources: Sequence[StoredPartition], now: int, columns: LiveColumns) -> dict[bytes, Row]:
+    if not sources:
+        return {}
+    rows, _ = visible_rows(merged_rows(sources), coverage_of(sources), now, columns, 0)
+    return dict(rows)
