@@ -27,10 +27,10 @@ UNSET = Unset.UNSET
 BoundValue = bytes | None | Unset
 
 
-class LockedPartition(Protocol):
-    """A partition held for read-modify-write: no other write to it is ordered in between."""
+class LockedPartitions(Protocol):
+    """Partitions held for read-modify-write: no other write to them is ordered in between."""
 
-    async def read(self, read: PartitionRead, now: int) -> PartitionRows: ...
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int: ...
 
 
@@ -45,8 +45,10 @@ class DataAccess(Protocol):
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Order and log mutations that survive a crash all or none."""
 
-    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager[LockedPartition]:
-        """Hold the partitions (in an order that cannot deadlock) for read-modify-write."""
+    def lock(
+        self, partitions: Sequence[tuple[Table, bytes]]
+    ) -> AbstractAsyncContextManager[LockedPartitions]:
+        """Hold the partitions with these keys (in an order that cannot deadlock) for read-modify-write."""
 
     async def durable(self, position: int) -> None: ...
     async def truncate(self, table: Table) -> None: ...

@@ -8,7 +8,7 @@ may therefore be read before they are durable; whoever is told of them waits for
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import TabletMap
@@ -97,22 +97,20 @@ class LocalAccess:
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
         route = self._routes.get(table.id)
-        if route is None or (self._locks.held and self._locks.is_held(table.id, mutation.key)):
+        if route is None or (self._locks.held and self._locks.is_held((table.id, mutation.key))):
             return None
         return self._engine.write_now(route.holding(mutation.token), mutation)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         routed = await self._routed(mutations)
-        while True:
-            locked = self._first_locked(mutations)
-            if locked is not None:
-                await self._locks.wait_free(*locked)
-                continue
-            # Nothing is awaited between this look at the locks and the writing.
+        # Nothing is awaited between this look at the locks and the writing.
+        if not self._any_locked(mutations):
             position = self._engine.write_together_now(routed)
             if position is not None:
                 return position
-            await self._engine.room(routed)
+        # With a place in the queue: under a stream of holders, one who looks again may look forever.
+        async with self._locks.hold((table.id, mutation.key) for table, mutation in mutations):
+            return await self._engine.write(routed)
 
     async def _routed(
         self, mutations: Sequence[tuple[Table, Mutation]]
@@ -121,20 +119,16 @@ class LocalAccess:
             ((await self._route(table)).holding(mutation.token), mutation) for table, mutation in mutations
         ]
 
-    def _first_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> tuple[bytes, bytes] | None:
-        if self._locks.held:
-            for table, mutation in mutations:
-                if self._locks.is_held(table.id, mutation.key):
-                    return table.id, mutation.key
-        return None
-
-    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager["_Locked"]:
-        return self._lock(table, keys)
+    def _any_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> bool:
+        locks = self._locks
+        return bool(locks.held) and any(
+            locks.is_held((table.id, mutation.key)) for table, mutation in mutations
+        )
 
     @asynccontextmanager
-    async def _lock(self, table: Table, keys: Sequence[bytes]) -> AsyncIterator["_Locked"]:
-        async with self._locks.hold(table.id, keys):
-            yield _Locked(self, table)
+    async def lock(self, partitions: Sequence[tuple[Table, bytes]]) -> AsyncIterator["_Locked"]:
+        async with self._locks.hold((table.id, key) for table, key in partitions):
+            yield _Locked(self)
 
     async def durable(self, position: int) -> None:
         await self._engine.durable(position)
@@ -150,12 +144,11 @@ class LocalAccess:
 
 
 class _Locked:
-    def __init__(self, access: LocalAccess, table: Table) -> None:
+    def __init__(self, access: LocalAccess) -> None:
         self._access = access
-        self._table = table
 
-    async def read(self, read: PartitionRead, now: int) -> PartitionRows:
-        return await self._access.read(self._table, read, now)
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
+        return await self._access.read(table, read, now)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Past the locks, since we hold them."""
