@@ -49,9 +49,11 @@ async def apply_if(runs: "Sequence[Run]", execution: Execution, *, in_batch: boo
     _check_mixture(demands)
     table = runs[0].plan.table
     async with locked_rows(execution.access, runs, execution.now) as locked:
+        # Before anything is waited for: plain writes that come from here on are ordered, and dated, later.
+        timestamp = execution.access.next_timestamp()
         found = await _read(locked, runs[0], demands)
         if all(_holds(table, found, demand) for demand in demands):
-            _outlast(runs, found, execution.access.next_timestamp())
+            _outlast(runs, found, timestamp)
             mutations = merge_mutations(await locked.settle(runs))
             after = await locked.write(mutations)
             return Rows(after=after, columns=(_applied(table),), rows=[[_TRUE]])
