@@ -7,9 +7,10 @@ the first and fall back to the second.
 
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
@@ -57,8 +58,7 @@ class DataAccess(Protocol):
         """A write timestamp in µs, unique and increasing on this node."""
 
 
-@dataclass(slots=True)
-class Execution:
+class Execution(msgspec.Struct, gc=False):
     """One run of a planned statement: the values and options the client sent."""
 
     access: DataAccess
@@ -73,7 +73,7 @@ class Execution:
     page_size: int = 0
     paging_state: bytes | None = None
     #: For functions such as uuid(); each call takes fresh ones from the runtime.
-    random_bytes: "RandomBytes" = field(default=None)  # type: ignore[assignment]
+    random_bytes: "RandomBytes" = None  # type: ignore[assignment]
 
 
 class RandomBytes(Protocol):
