@@ -1,6 +1,7 @@
 """`belvedere status`: what a running server says of itself."""
 
 import argparse
+import asyncio
 import json
 import sys
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from belvedere.cli.start import port_number
 from belvedere.runtime.errors import NetworkError
 from belvedere.runtime.real import RealRuntime, run
+
+#: Seconds to wait for an answer.
+_PATIENCE = 10
 
 
 def add_parser(commands: Any) -> None:
@@ -32,17 +36,19 @@ async def _show(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     from belvedere.server.client import Client
 
     try:
-        client = await Client.connect(runtime, arguments.host, arguments.port)
-        try:
-            facts = {
-                row["name"]: row["value"] for row in await client.query("SELECT * FROM system_views.status")
-            }
-            tables = await client.query("SELECT * FROM system_views.table_status")
-        finally:
-            client.close()
+        # Something may listen there that has nothing to say.
+        async with asyncio.timeout(_PATIENCE):
+            client = await Client.connect(runtime, arguments.host, arguments.port)
+            try:
+                rows = await client.query("SELECT name, value FROM system_views.status")
+                facts = {row["name"]: row["value"] for row in rows}
+                tables = await client.query("SELECT * FROM system_views.table_status")
+            finally:
+                client.close()
     except (NetworkError, CQLError, OSError) as error:
+        reason = str(error) or f"nothing came within {_PATIENCE} s"
         print(
-            f"belvedere: no answer from {arguments.host}:{arguments.port}: {error}\n"
+            f"belvedere: no answer from {arguments.host}:{arguments.port}: {reason}\n"
             "Is a server running there? Start one with: belvedere start --data DIR",
             file=sys.stderr,
         )
