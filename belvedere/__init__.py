@@ -1,4 +1,4 @@
-"""Belvedere: a table store whose materialized views never drift.
+"""Belvedere: a table store that speaks CQL and keeps its tables in plain Parquet files.
 
     import belvedere
 

@@ -4,7 +4,7 @@ It starts a real server process, talks to it through the ordinary Cassandra driv
 starts it again, compares every row, and finally reads the very same files with DuckDB.
 """
 
-import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +12,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ CREATE_TABLE = (
 )
 INSERT = "INSERT INTO shop.orders (customer, id, city, total) VALUES (?, ?, ?, ?)"
 PER_CUSTOMER = 20
+IN_FLIGHT = 256
+READY = re.compile(r"up after ([\d.]+) s, (\d+) MiB resident")
 
 console = Console(highlight=False)
 
@@ -58,7 +62,11 @@ class Server:
         line = process.stdout.readline().strip()
         if not line:
             raise SystemExit(f"the server did not start (exit status {process.wait()})")
-        console.print(f"  [dim]{line}[/dim]")
+        ready = READY.search(line)
+        if ready is None:
+            raise SystemExit(f"the server said: {line}")
+        note(f"belvedere start --data … --port {self.port}")
+        good(f"answers CQL {ready[1]} s after its process was started, {ready[2]} MiB resident")
         return process
 
     def kill(self) -> None:
@@ -96,15 +104,39 @@ def connect(port: int) -> Any:
     return cluster, cluster.connect()
 
 
-def bar(title: str) -> Progress:
-    return Progress(
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function that takes how much is done. Where no terminal is, nothing moves."""
+    progress = Progress(
         TextColumn("  {task.description}"),
-        BarColumn(bar_width=40),
+        BarColumn(bar_width=32),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
-        transient=not console.is_terminal,
+        disable=not console.is_terminal,
     )
+    with progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def step(title: str, *explanation: str) -> None:
+    console.print(f"\n[bold]{title}[/bold]", soft_wrap=True)
+    for line in explanation:
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def note(text: str) -> None:
+    console.print(f"  [dim]{text}[/dim]", soft_wrap=True)
+
+
+def good(text: str) -> None:
+    console.print(f"  [green]✓ {text}[/green]", soft_wrap=True)
+
+
+def bad(text: str) -> int:
+    console.print(f"  [bold red]✗ {text}[/bold red]", soft_wrap=True)
+    return 1
 
 
 class Writer:
@@ -113,31 +145,31 @@ class Writer:
     def __init__(self, session: Any, rows: int) -> None:
         self._session = session
         self._insert = session.prepare(INSERT)
-        self._window = threading.Semaphore(256)
+        self._window = threading.Semaphore(IN_FLIGHT)
         self._lock = threading.Lock()
         self.acknowledged = [False] * rows
         self.count = 0
 
-    def write(self, numbers: list[int], progress: Progress, task: Any, stop_at: int | None = None) -> None:
+    def write(self, numbers: list[int], report: Callable[[int], None], stop_at: int | None = None) -> None:
         for number in numbers:
             if stop_at is not None and self.count >= stop_at:
                 return
             self._window.acquire()
             future = self._session.execute_async(self._insert, row(number))
-            future.add_callbacks(self._acknowledge, self._fail, callback_args=(number, progress, task))
+            future.add_callbacks(self._acknowledge, self._fail, callback_args=(number, report))
 
     def drain(self) -> None:
-        for _ in range(256):
+        for _ in range(IN_FLIGHT):
             self._window.acquire()
-        for _ in range(256):
+        for _ in range(IN_FLIGHT):
             self._window.release()
 
-    def _acknowledge(self, _: Any, number: int, progress: Progress, task: Any) -> None:
+    def _acknowledge(self, _: Any, number: int, report: Callable[[int], None]) -> None:
         with self._lock:
             self.acknowledged[number] = True
             self.count += 1
             if self.count % 500 == 0:
-                progress.update(task, completed=self.count)
+                report(self.count)
         self._window.release()
 
     def _fail(self, _: Exception) -> None:
@@ -145,97 +177,118 @@ class Writer:
 
 
 def run_demo(rows: int) -> int:
+    """0 when all went well, 1 when something is missing."""
+    started = time.monotonic()
+    console.print(
+        f"\nA server takes {rows:,} writes, is killed in the middle, and starts again.\n"
+        "Nothing that it has acknowledged may be missing.",
+        soft_wrap=True,
+    )
     with tempfile.TemporaryDirectory(prefix="belvedere-demo-") as folder:
         data = Path(folder) / "data"
-        console.print("\n[bold]1. A server[/bold]")
+        step("1. A server", "A process of its own, with an empty data directory.")
         server = Server(data)
         try:
-            return _story(server, data, rows)
+            code = _story(server, data, rows)
         finally:
             if server.process.poll() is None:
                 server.kill()
+    seconds = time.monotonic() - started
+    if code == 0:
+        console.print(f"\n[bold green]Nothing was lost.[/bold green] The demo took {seconds:.0f} s.\n")
+    else:
+        console.print(f"\n[bold red]The demo failed[/bold red] after {seconds:.0f} s.\n")
+    return code
 
 
 def _story(server: Server, data: Path, rows: int) -> int:
-    console.print("\n[bold]2. A table, and writes through the Cassandra driver[/bold]")
+    step("2. Writes", "Prepared INSERTs through the Cassandra driver, 256 at a time under way.")
     cluster, session = connect(server.port)
     session.execute(CREATE_KEYSPACE)
     session.execute(CREATE_TABLE)
-    console.print(f"  [dim]{CREATE_TABLE}[/dim]")
+    note(f"{CREATE_TABLE[: CREATE_TABLE.index('(')].strip()}")
+    note(f"  {CREATE_TABLE[CREATE_TABLE.index('(') :]}")
     writer = Writer(session, rows)
-    with bar("writing") as progress:
-        task = progress.add_task("writing", total=rows)
-        writer.write(list(range(rows)), progress, task, stop_at=rows * 2 // 3)
-        console.print(f"\n[bold]3. kill -9, with 256 writes in flight, {writer.count:,} acknowledged[/bold]")
+    before = time.monotonic()
+    with progress_bar("writing", rows) as report:
+        writer.write(list(range(rows)), report, stop_at=rows * 2 // 3)
+        seconds = time.monotonic() - before
         server.kill()
         writer.drain()
-        acknowledged = [number for number in range(rows) if writer.acknowledged[number]]
+        report(writer.count)
     cluster.shutdown()
+    acknowledged = [number for number in range(rows) if writer.acknowledged[number]]
+    note(f"{len(acknowledged):,} writes acknowledged in {seconds:.1f} s (the driver sets the pace)")
 
-    console.print("\n[bold]4. Restart[/bold]")
+    step(
+        "3. kill -9",
+        "That is where the bar stopped: the server was killed with writes under way.",
+        "Those got no answer, so they may be there or not. Acknowledged ones must be.",
+    )
     server.restart()
     cluster, session = connect(server.port)
-    lost = _compare(session, acknowledged)
+    found, lost = _compare(session, acknowledged)
     if lost:
-        console.print(f"[red]  {len(lost)} acknowledged rows are missing, for example {lost[:5]}[/red]")
-        return 1
-    console.print(f"  [green]all {len(acknowledged):,} acknowledged rows are there[/green]")
+        return bad(f"{len(lost):,} acknowledged rows are missing or differ, for example {_shown(lost)}")
+    good(f"all {len(acknowledged):,} acknowledged rows are there ({found:,} rows in all)")
 
-    console.print("\n[bold]5. The remaining rows, then every row compared[/bold]")
+    step("4. The rest", "What was not acknowledged is written again, then every row is compared.")
     remaining = [number for number in range(rows) if not writer.acknowledged[number]]
     second = Writer(session, rows)
-    with bar("writing") as progress:
-        task = progress.add_task("writing", total=len(remaining))
-        second.write(remaining, progress, task)
+    with progress_bar("writing", len(remaining)) as report:
+        second.write(remaining, report)
         second.drain()
-        progress.update(task, completed=second.count)
-    lost = _compare(session, list(range(rows)))
+        report(second.count)
+    found, lost = _compare(session, list(range(rows)))
     cluster.shutdown()
-    if lost:
-        console.print(f"[red]  {len(lost)} rows are missing or differ, for example {lost[:5]}[/red]")
-        return 1
-    console.print(f"  [green]{rows:,} rows, all as written[/green]")
+    if lost or found != rows:
+        return bad(f"{len(lost):,} of {found:,} rows are missing or differ, for example {_shown(lost)}")
+    good(f"{rows:,} rows, each with the values it was given")
     code = server.stop()
-    console.print(f"  [dim]SIGTERM: the server flushed and ended with status {code}[/dim]")
-    return _show_files(data, rows) if code == 0 else 1
+    if code != 0:
+        return bad(f"SIGTERM: the server ended with status {code}")
+    note("SIGTERM: the server wrote its memory to files and ended")
+    return _show_files(data, rows)
 
 
-def _compare(session: Any, numbers: list[int]) -> list[int]:
-    """Which of the rows are missing or differ."""
+def _shown(lost: list[int]) -> str:
+    return ", ".join(str(row(number)) for number in lost[:3])
+
+
+def _compare(session: Any, numbers: list[int]) -> tuple[int, list[int]]:
+    """How many rows there are, and which of these are missing or differ."""
     found: dict[tuple[int, int], tuple[str, float]] = {}
-    with bar("reading") as progress:
-        task = progress.add_task("reading", total=len(numbers))
+    with progress_bar("reading", len(numbers)) as report:
         for result in session.execute("SELECT customer, id, city, total FROM shop.orders"):
             found[result.customer, result.id] = (result.city, result.total)
             if len(found) % 1000 == 0:
-                progress.update(task, completed=min(len(found), len(numbers)))
-        progress.update(task, completed=len(numbers))
-    return [number for number in numbers if found.get(row(number)[:2]) != row(number)[2:]]
+                report(min(len(found), len(numbers)))
+        report(len(numbers))
+    return len(found), [number for number in numbers if found.get(row(number)[:2]) != row(number)[2:]]
 
 
 def _show_files(data: Path, rows: int) -> int:
     import duckdb
 
-    pattern = str(data / "node" / "tables" / "shop.orders-*" / "*" / "*.parquet")
-    console.print("\n[bold]6. The same files, read by DuckDB without Belvedere[/bold]")
+    folder = "node/tables/shop.orders-*/*/*.parquet"
+    files = list(data.glob(folder))
+    size = sum(path.stat().st_size for path in files)
+    step(
+        "5. The same files without Belvedere",
+        f"The table is {len(files)} Parquet files, {size / 1024:,.0f} KiB together. DuckDB reads them:",
+    )
+    # Of the kinds of entries in a file, 3 is a row; the others are deletions and static values.
     query = (
-        f"SELECT city, count(*) AS orders, round(sum(total), 2) AS total "
-        f"FROM read_parquet('{pattern}') WHERE _kind = 3 GROUP BY city ORDER BY city"
+        "SELECT city, count(*) AS orders, sum(total) AS total\n"
+        "FROM '{}' WHERE _kind = 3 GROUP BY city ORDER BY city"
     )
-    console.print(
-        "  [dim]SELECT city, count(*), sum(total) FROM read_parquet('…/*.parquet') WHERE _kind = 3 …[/dim]"
-    )
-    answer = duckdb.connect().execute(query).fetchall()
+    for line in query.format("…/*.parquet").split("\n"):
+        note(line)
+    answer = duckdb.connect().execute(query.format(data / folder)).fetchall()
     for city, orders, total in answer:
         console.print(f"  {city:<12} {orders:>8,} orders {total:>14,.2f}")
-    files = list(data.glob("node/tables/shop.orders-*/*/*.parquet"))
-    size = sum(os.path.getsize(path) for path in files)
-    console.print(f"  [dim]{len(files)} Parquet files, {size / 1024:,.0f} KiB[/dim]")
-    return 0 if sum(orders for _, orders, _ in answer) == rows else 1
-
-
-if __name__ == "__main__":
-    started = time.monotonic()
-    code = run_demo(100_000)
-    console.print(f"{time.monotonic() - started:.1f} s")
-    sys.exit(code)
+    counted = sum(orders for _, orders, _ in answer)
+    if counted != rows:
+        return bad(f"the files hold {counted:,} rows, not {rows:,}")
+    good(f"{counted:,} rows")
+    return 0

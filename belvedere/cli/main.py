@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from belvedere.cli import start, status
 from belvedere.runtime.version import VERSION
@@ -16,16 +17,36 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start.add_parser(commands)
     status.add_parser(commands)
-    demo = commands.add_parser("demo", help="a server, 100,000 rows, kill -9, restart, nothing lost")
-    demo.add_argument("--rows", type=int, default=100_000, help="rows to write (default: %(default)s)")
+    demo = commands.add_parser(
+        "demo",
+        help="see a server killed while it writes, and nothing lost",
+        description="Start a server in a temporary directory, write through the Cassandra driver, kill -9 "
+        "the server in the middle, restart it, compare every row, read its files with DuckDB. Takes under "
+        "a minute. Needs cassandra-driver and duckdb.",
+        epilog="exit status: 0 all went well; 1 something acknowledged is missing, or the demo could not run",
+    )
+    demo.add_argument("--rows", type=_rows, default=100_000, help="rows to write (default: %(default)s)")
     demo.set_defaults(run=_run_demo)
     return parser
 
 
+def _rows(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1000:
+        raise argparse.ArgumentTypeError(f"a whole number, at least 1000, not {text!r}")
+    return int(text)
+
+
 def _run_demo(arguments: argparse.Namespace) -> int:
-    # The demo needs a driver and DuckDB, which servers do not.
     from belvedere.cli.demo import run_demo
 
+    missing = [name for name in ("cassandra", "duckdb") if find_spec(name) is None]
+    if missing:
+        print(
+            f"belvedere: the demo needs {' and '.join(missing)}, which servers do not: "
+            "pip install cassandra-driver duckdb",
+            file=sys.stderr,
+        )
+        return 1
     return run_demo(arguments.rows)
 
 
@@ -33,8 +54,13 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(words)
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Who read our output has seen enough; the interpreter must not stumble over the rest at its end.
+        sys.stdout = None
+        return 141
     return code
 
 

@@ -12,29 +12,76 @@ if TYPE_CHECKING:
     from belvedere.query.database import DatabaseOptions
 
 
+_DESCRIPTION = """\
+Run a server in the foreground until SIGTERM or Ctrl-C. It prints one line on stdout once it answers CQL,
+and logs to stderr. Any Cassandra driver connects to it, and so does cqlsh:
+
+  belvedere start --data data
+  cqlsh 127.0.0.1 9042
+"""
+_EPILOG = "exit status: 0 stopped by a signal, everything flushed; 1 could not start; 2 wrong arguments"
+
+
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("start", help="run a server in the foreground")
+    parser = commands.add_parser(
+        "start",
+        help="run a server in the foreground",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", required=True, metavar="DIR", help="data directory, made if missing")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=9042, help="CQL port, 0 for any free one (default: %(default)s)"
+        "--port", type=port_number, default=9042, help="CQL port, 0 for any free one (default: %(default)s)"
     )
     parser.add_argument(
         "--fsync",
         choices=("group", "periodic", "none"),
         default="group",
-        help="group: a write is durable when it is answered; periodic: within 10 ms of it; "
+        help="group: a write is on disk when it is answered; periodic: within 10 ms of it; "
         "none: when the system likes (default: %(default)s)",
     )
-    parser.add_argument("--memtable-mb", type=int, default=256, help="memory for unflushed writes")
-    parser.add_argument("--cache-mb", type=int, default=256, help="memory for decoded row groups")
     parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="on stderr"
+        "--memtable-mb",
+        type=_megabytes,
+        default=256,
+        metavar="MB",
+        help="memory for writes that are not in files yet (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cache-mb",
+        type=_megabytes,
+        default=256,
+        metavar="MB",
+        help="memory for rows read from files (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="what is logged at least (default: %(default)s)",
     )
     parser.set_defaults(run=run_start)
 
 
+def port_number(text: str) -> int:
+    """An argument's value."""
+    # More than 16 bits would be cut off by the system, and another port opened.
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
+
+
+def _megabytes(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of MB, at least 1, not {text!r}")
+    return int(text)
+
+
 def run_start(arguments: argparse.Namespace) -> int:
+    # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
+    gc.disable()
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
 
 
@@ -54,11 +101,17 @@ def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
 
 async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     from belvedere.meta.store import MetadataError
-    from belvedere.runtime.errors import DiskError, NetworkError
+    from belvedere.runtime.errors import AddressInUse, DiskError, NetworkError
     from belvedere.server.connection_api import ServerSettings
     from belvedere.server.node import DataDirectoryInUse, Node
     from belvedere.storage.errors import StorageError
 
+    # What was imported stays: the collector need not look at it again. Nor need it look so often at
+    # memtables, which only grow: with Python's own thresholds it is nearly half the cost of inserting
+    # new partitions.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     signals = stop_signals()
     try:
         node = await Node.start(runtime, arguments.data, _options(arguments))
@@ -67,14 +120,15 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
         except BaseException:
             await node.stop()
             raise
-    except (DataDirectoryInUse, MetadataError, StorageError, DiskError, NetworkError, OSError) as error:
-        print(f"belvedere: cannot start: {error}", file=sys.stderr)
-        return 1
-    # What is there now stays: the collector need not look at it again. Nor need it look so often at memtables,
-    # which only grow: with Python's own thresholds it is nearly half the cost of inserting new partitions.
+    except AddressInUse:
+        return _refuse(f"port {arguments.port} of {arguments.host} is in use; --port takes another one")
+    except NetworkError as error:
+        return _refuse(f"cannot listen on {arguments.host}:{arguments.port}: {error}")
+    except (DataDirectoryInUse, MetadataError, StorageError, DiskError, OSError) as error:
+        return _refuse(str(error))
+    # Of the rows that came back from the log the collector need not look at any again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
     print(
         f"belvedere: answering CQL on {host}:{port}, data in {arguments.data}, "
         f"up after {age_seconds():.2f} s, {resident_bytes() / 2**20:.0f} MiB resident",
@@ -84,3 +138,8 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     runtime.log("info", "server.stopping", signal=signal)
     await node.stop()
     return 0
+
+
+def _refuse(reason: str) -> int:
+    print(f"belvedere: cannot start: {reason}", file=sys.stderr)
+    return 1

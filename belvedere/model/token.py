@@ -48,6 +48,12 @@ def token_of(key: bytes) -> int:
             return MIN_TOKEN
         token: int = mmh3.hash64(key, 0, True)[0]
         return token if token != MIN_TOKEN else MAX_TOKEN
+    if length == 8:
+        # What the signs change stays within the eight bytes: other bytes, hashed alike.
+        k1 = int.from_bytes(key, "little")
+        k1 ^= _CORRECTIONS[k1 & _SIGNS]
+        token = mmh3.hash64(k1.to_bytes(8, "little"), 0, True)[0]
+        return token if token != MIN_TOKEN else MAX_TOKEN
     h1 = h2 = 0
     if length > 16:
         h1, h2 = _state_after_blocks(key[:-tail_length])

@@ -283,7 +283,7 @@ class VarintType(ScalarType):
 
     def parse_text(self, text: str) -> bytes:
         if not _INTEGER.match(text):
-            raise InvalidValue(f"Unable to make int from '{text}'")
+            raise InvalidValue(f"unable to make int from '{text}'")
         return varint_wire(int_of_text(text))
 
     def to_string(self, wire: bytes) -> str:
@@ -352,7 +352,7 @@ class DecimalType(ScalarType):
                 raise ArithmeticError
             return self.encode(Decimal(text))
         except (ArithmeticError, InvalidValue):
-            raise InvalidValue(f"Unable to make BigDecimal from '{text}'") from None
+            raise InvalidValue(f"unable to make BigDecimal from '{text}'") from None
 
     def to_string(self, wire: bytes) -> str:
         return str(self.decode(wire))

@@ -122,7 +122,7 @@ class BlobType(_BytesOrdered):
                 raise ValueError
             return bytes.fromhex(digits)
         except ValueError:
-            raise InvalidValue(f"cannot parse '{text}' as hex bytes") from None
+            raise InvalidValue(f"cannot parse '{digits}' as hex bytes") from None
 
     def to_string(self, wire: bytes) -> str:
         return "0x" + wire.hex()

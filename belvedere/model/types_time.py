@@ -6,6 +6,7 @@ are far wider than those of Python's datetime. Text without a time zone is read 
 
 import datetime
 import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from belvedere.model.types_base import (
@@ -197,6 +198,8 @@ class DateType(ScalarType):
             days = days_of(int(found[1]), int(found[2]), int(found[3])) if found else None
             raw = None if days is None else days + _DATE_SHIFT
         if raw is None or not 0 <= raw < 2**32:
+            if _INTEGER.match(text):
+                raise InvalidValue(f"Unable to make unsigned int (for date) from: '{text}'")
             raise InvalidValue(f"Unable to coerce '{text}' to a formatted date (long)")
         return raw.to_bytes(4, "big")
 
@@ -253,6 +256,8 @@ class TimeType(ScalarType):
                 fraction = int((found[4] or "0").ljust(9, "0"))
                 nanos = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + fraction
         if not 0 <= nanos < _DAY_NS:
+            if _INTEGER.match(text):
+                raise InvalidValue(f"Unable to make long (for time) from: '{text}'")
             raise InvalidValue(f"(TimeType) Unable to coerce '{text}' to a formatted time (long)")
         return nanos.to_bytes(8, "big")
 
@@ -294,6 +299,12 @@ _UNITS = (
     ("us", 2, 1_000),
     ("ns", 2, 1),
 )
+_UNIT_NAMES = (
+    *("years", "months", "weeks", "days", "hours", "minutes"),
+    *("seconds", "milliseconds", "microseconds", "nanoseconds"),
+)
+_ASCII_UNITS = {"µs": "us", "μs": "us"}
+_ANY_UNIT = r"\d{1,19}(?:mo|ms|us|µs|μs|ns|y|w|d|h|m|s)"
 _STANDARD = re.compile(
     "".join(rf"(?:(\d{{1,19}}){'(?:us|µs|μs)' if unit == 'us' else unit})?" for unit, _, _ in _UNITS) + r"\Z",
     re.IGNORECASE | re.ASCII,
@@ -321,6 +332,7 @@ def parse_duration(text: str) -> Duration:
         found = _ISO_WEEKS.match(body)
         units = (_UNITS[2],)
     if not found or not any(found.groups()):
+        _check_order(body)
         raise InvalidValue(f"Unable to convert '{text}' to a duration")
     parts = [0, 0, 0]
     for (_, part, worth), count in zip(units, found.groups(), strict=True):
@@ -329,6 +341,21 @@ def parse_duration(text: str) -> Duration:
     duration = Duration(*(sign * part for part in parts))
     check_duration(duration)
     return duration
+
+
+def _check_order(text: str) -> None:
+    """Say what is wrong with units that are known, but come twice or in the wrong order."""
+    if not re.fullmatch(rf"(?:{_ANY_UNIT})+", text, re.IGNORECASE | re.ASCII):
+        return
+    symbols = [_ASCII_UNITS.get(unit, unit) for unit in re.findall(r"[^\d]+", text.lower())]
+    places = [[unit for unit, _, _ in _UNITS].index(symbol) for symbol in symbols]
+    for before, place in pairwise(places):
+        if place == before:
+            raise InvalidValue(f"Invalid duration. The {_UNIT_NAMES[place]} are specified multiple times")
+        if place < before:
+            raise InvalidValue(
+                f"Invalid duration. The {_UNIT_NAMES[before]} should be after {_UNIT_NAMES[place]}"
+            )
 
 
 def check_duration(duration: Duration) -> None:

@@ -7,9 +7,10 @@ the first and fall back to the second.
 
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
@@ -27,10 +28,10 @@ UNSET = Unset.UNSET
 BoundValue = bytes | None | Unset
 
 
-class LockedPartition(Protocol):
-    """A partition held for read-modify-write: no other write to it is ordered in between."""
+class LockedPartitions(Protocol):
+    """Partitions held for read-modify-write: no other write to them is ordered in between."""
 
-    async def read(self, read: PartitionRead, now: int) -> PartitionRows: ...
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int: ...
 
 
@@ -45,8 +46,10 @@ class DataAccess(Protocol):
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Order and log mutations that survive a crash all or none."""
 
-    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager[LockedPartition]:
-        """Hold the partitions (in an order that cannot deadlock) for read-modify-write."""
+    def lock(
+        self, partitions: Sequence[tuple[Table, bytes]]
+    ) -> AbstractAsyncContextManager[LockedPartitions]:
+        """Hold the partitions with these keys (in an order that cannot deadlock) for read-modify-write."""
 
     async def durable(self, position: int) -> None: ...
     async def truncate(self, table: Table) -> None: ...
@@ -55,8 +58,7 @@ class DataAccess(Protocol):
         """A write timestamp in µs, unique and increasing on this node."""
 
 
-@dataclass(slots=True)
-class Execution:
+class Execution(msgspec.Struct, gc=False):
     """One run of a planned statement: the values and options the client sent."""
 
     access: DataAccess
@@ -71,7 +73,7 @@ class Execution:
     page_size: int = 0
     paging_state: bytes | None = None
     #: For functions such as uuid(); each call takes fresh ones from the runtime.
-    random_bytes: "RandomBytes" = field(default=None)  # type: ignore[assignment]
+    random_bytes: "RandomBytes" = None  # type: ignore[assignment]
 
 
 class RandomBytes(Protocol):

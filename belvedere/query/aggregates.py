@@ -6,6 +6,8 @@ sums are compensated (Kahan), so that their order matters little.
 
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from fractions import Fraction
+from math import isfinite, isinf, isnan
 
 from belvedere.model.types import BIGINT, CQLType, native
 from belvedere.query.errors import InvalidRequest
@@ -87,12 +89,14 @@ class IntegerTotal:
 class FloatTotal:
     """Compensated summation; the plain sum is kept for infinities and NaN, which compensation would spoil."""
 
-    __slots__ = ("average", "compensation", "count", "plain", "total", "type")
+    __slots__ = ("average", "compensation", "count", "exact", "plain", "total", "type")
 
     def __init__(self, type_: CQLType, *, average: bool) -> None:
         self.type, self.average = type_, average
         self.total = self.compensation = self.plain = 0.0
         self.count = 0
+        #: The sum once it has left the range of a double: its average may well be inside.
+        self.exact: Fraction | None = None
 
     def add(self, values: Sequence[Wire]) -> None:
         value = values[0]
@@ -103,12 +107,19 @@ class FloatTotal:
         self.plain += number
         corrected = number - self.compensation
         total = self.total + corrected
+        if self.average and isfinite(number):
+            if self.exact is not None:
+                self.exact += Fraction(number)
+            elif isinf(total) and isfinite(self.total):
+                self.exact = Fraction(self.total) + Fraction(number)
         self.compensation = (total - self.total) - corrected
         self.total = total
 
     def result(self) -> Wire:
         total = self.total if self.total == self.total else self.plain
-        if self.average:
+        if self.exact is not None and not isnan(self.plain):
+            total = float(self.exact / self.count)
+        elif self.average:
             total = total / self.count if self.count else 0.0
         return encode_float(self.type, total)
 

@@ -3,7 +3,7 @@
 from belvedere.cql import syntax
 from belvedere.cql.text import to_text
 from belvedere.model.schema import Column, Table
-from belvedere.model.types import BIGINT, INT, CQLType, ListType, MapType, SetType, UserType
+from belvedere.model.types import INT, CQLType, ListType, MapType, SetType, UserType
 from belvedere.query.assignments import AddElements, DeleteValue, Operation, Overwrite, Prepend, SetValue
 from belvedere.query.assignments_counters import AddToCounter
 from belvedere.query.assignments_elements import (
@@ -74,7 +74,6 @@ def _check_summand(column: Column, operation: str) -> None:
 def _add(table: Table, column: Column, node: syntax.AddToColumn, collector: BindCollector) -> Operation:
     receiver = bound_to(table, column)
     if column.type.name == "counter":
-        receiver = part_of(table, column.name, BIGINT)
         return AddToCounter(column, prepare_term(node.value, receiver, collector), subtract=False)
     _check_summand(column, f"{column.name} = {column.name} + {to_text(node.value)}")
     return AddElements(column, prepare_term(node.value, receiver, collector))
@@ -95,8 +94,8 @@ def _subtract(
     table: Table, column: Column, node: syntax.SubtractFromColumn, collector: BindCollector
 ) -> Operation:
     if column.type.name == "counter":
-        receiver = part_of(table, column.name, BIGINT)
-        return AddToCounter(column, prepare_term(node.value, receiver, collector), subtract=True)
+        term = prepare_term(node.value, bound_to(table, column), collector)
+        return AddToCounter(column, term, subtract=True)
     _check_summand(column, f"{column.name} = {column.name} - {to_text(node.value)}")
     type_ = column.type
     if isinstance(type_, ListType):

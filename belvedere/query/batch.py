@@ -1,7 +1,9 @@
 """BATCH: several modifications with one write time, written all or none."""
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from belvedere.cql import syntax
 from belvedere.model.types import BIGINT

@@ -16,7 +16,7 @@ from belvedere.query.access import Execution
 from belvedere.query.assignments_plan import bound_to
 from belvedere.query.conditions import Conditions, Existence
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.modifications_locked import LockedRows
+from belvedere.query.modifications_locked import LockedRows, locked_rows
 from belvedere.query.modifications_merge import merge_mutations
 from belvedere.query.results import ResultColumn, Rows
 from belvedere.query.selection_rows import RowView, column_reader
@@ -48,10 +48,12 @@ async def apply_if(runs: "Sequence[Run]", execution: Execution, *, in_batch: boo
     demands = [_demand(run) for run in runs if run.plan.conditions is not None]
     _check_mixture(demands)
     table = runs[0].plan.table
-    async with LockedRows(execution.access, runs, execution.now) as locked:
+    async with locked_rows(execution.access, runs, execution.now) as locked:
+        # Before anything is waited for: plain writes that come from here on are ordered, and dated, later.
+        timestamp = execution.access.next_timestamp()
         found = await _read(locked, runs[0], demands)
         if all(_holds(table, found, demand) for demand in demands):
-            _outlast(runs, found, execution.access.next_timestamp())
+            _outlast(runs, found, timestamp)
             mutations = merge_mutations(await locked.settle(runs))
             after = await locked.write(mutations)
             return Rows(after=after, columns=(_applied(table),), rows=[[_TRUE]])

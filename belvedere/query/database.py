@@ -106,6 +106,7 @@ class Database:
 
     async def close(self) -> None:
         """Flush, so that the next start has nothing to replay and the files hold everything."""
+        await self.access.close()
         try:
             await self.engine.flush()
         except (DiskError, StorageError) as error:
@@ -257,6 +258,7 @@ class Database:
         return plan if plan is not None else plan_statement(statement, self.schema, keyspace)
 
     def _on_state(self, before: ClusterState, after: ClusterState) -> None:
+        self.access.follow()
         changes = schema_changes(before, after)
         if changes:
             self._schema_version += 1

@@ -79,6 +79,8 @@ def _replication(keyspace: str, options: dict[str, str], state: ClusterState) ->
     if written is None:
         raise ConfigurationError("Missing replication strategy class")
     strategy = written.removeprefix(_LOCATOR)
+    if not options:
+        options = {_FACTOR: _default_factor(keyspace, state)}
     if strategy == "LocalStrategy":
         raise ConfigurationError(
             "Unable to use given strategy class: LocalStrategy is reserved for internal use."
@@ -97,8 +99,6 @@ def _simple_factors(keyspace: str, options: dict[str, str]) -> dict[str, str]:
     for name in options:
         if name != _FACTOR:
             raise _unrecognised(name, SIMPLE, keyspace)
-    if _FACTOR not in options:
-        raise ConfigurationError(f"{SIMPLE} requires a {_FACTOR} strategy option.")
     return {_FACTOR: _factor(options[_FACTOR])}
 
 
@@ -112,9 +112,13 @@ def _network_factors(keyspace: str, options: dict[str, str], state: ClusterState
     if _FACTOR in options:
         default = _factor(options[_FACTOR])
         factors = {**dict.fromkeys(known, default), **factors}
-    if not factors:
-        raise ConfigurationError("Configuration for at least one datacenter must be present")
     return dict(sorted(factors.items()))
+
+
+def _default_factor(keyspace: str, state: ClusterState) -> str:
+    """What the keyspace had before, or one: Cassandra's default_keyspace_rf."""
+    before = state.keyspaces.get(keyspace)
+    return "1" if before is None else before.replication.get(_FACTOR, "1")
 
 
 def datacenters(state: ClusterState) -> list[str]:

@@ -22,7 +22,8 @@ def plan_delete(node: syntax.Delete, collector: BindCollector) -> Modification:
     operations = [prepare_deletion(table, target, collector) for target in node.targets]
     regular, static = split_operations(operations)
     conditions = prepare_conditions(table, node.conditions, node.if_exists, collector)
-    on_regular = bool(regular) or (conditions is not None and conditions.on_regular)
+    # Without columns it is rows that go, with all they have.
+    on_regular = bool(regular) or not static or (conditions is not None and conditions.on_regular)
     on_static = bool(static) or (conditions is not None and conditions.on_static)
     where = analyse(
         table, node.where, collector, purpose=Purpose.DELETE, only_static=on_static and not on_regular
@@ -33,10 +34,8 @@ def plan_delete(node: syntax.Delete, collector: BindCollector) -> Modification:
     check_options(plan)
     check_condition_keys(plan)
     if conditions is not None and not plan.keys.is_full_row:
-        if regular:
+        if regular or not static:
             raise InvalidRequest(_ALL_KEYS + "delete non static columns")
-        if conditions.existence is not None and not static:
-            raise InvalidRequest(_ALL_KEYS + "use IF conditions")
         if conditions.on_regular:
             raise InvalidRequest(_ALL_KEYS + "use IF condition on non static columns")
     if regular and not plan.keys.is_full_row:

@@ -8,7 +8,7 @@ may therefore be read before they are durable; whoever is told of them waits for
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import TabletMap
@@ -16,10 +16,15 @@ from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.partition_locks import PartitionLocks
-from belvedere.runtime.api import Runtime
+from belvedere.runtime.api import Runtime, TaskHandle
+from belvedere.runtime.errors import DiskError
 from belvedere.storage.engine import StorageEngine
+from belvedere.storage.errors import StorageError
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.tablet import TabletStore
+
+#: Between attempts to open or drop stores when the disk refuses.
+_RETRY_SECONDS = 1.0
 
 
 class _Route:
@@ -45,15 +50,45 @@ class LocalAccess:
         self._engine = engine
         self._routes: dict[bytes, _Route] = {}
         self._aligning = asyncio.Lock()
+        #: The revision of metadata that the open stores and the routes are those of.
+        self._aligned = 0
+        self._follower: TaskHandle | None = None
+        self._closing = False
         self._locks = PartitionLocks()
         self._last_timestamp = 0
 
     # --- the schema's tables as open stores ----------------------------------------------------------
 
+    def follow(self) -> None:
+        """The state has changed: definitions count at once, opening and dropping stores comes behind."""
+        self._engine.use_tables(self._metadata.state.tables_by_id)
+        if not self._closing and (self._follower is None or self._follower.done()):
+            self._follower = self._runtime.spawn("access.follow", self._follow())
+
+    async def _follow(self) -> None:
+        while self._aligned < self._metadata.state.revision and not self._closing:
+            try:
+                await self.align()
+            except (DiskError, StorageError) as error:
+                self._runtime.log("warning", "access.align_failed", cause=str(error))
+                await self._runtime.clock.sleep(_RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """The engine may be closed after this."""
+        self._closing = True
+        if self._follower is not None:
+            await self._follower.wait()
+
     async def align(self) -> None:
         """Open the stores of every tablet that the newest state names, drop those of tables gone."""
+        # A task of its own: who waits for it may be cancelled, and half of it must not be left undone.
+        await self._runtime.spawn("access.align", self._align()).wait()
+
+    async def _align(self) -> None:
         async with self._aligning:
             state = self._metadata.state
+            if state.revision == self._aligned:
+                return
             await self._engine.align(state.tables_by_id, state.tablet_maps)
             self._routes = {
                 table_id: _Route(tablet_map, [self._engine.store(tablet.id) for tablet in tablet_map.tablets])
@@ -63,6 +98,7 @@ class LocalAccess:
             # Commit versions follow the wall clock: whatever it does, timestamps go on from where they were.
             newest = max((store.last_version for store in self._engine.stores.values()), default=0)
             self._last_timestamp = max(self._last_timestamp, newest)
+            self._aligned = state.revision
 
     async def _route(self, table: Table) -> _Route:
         """The table's stores, also if it was created this instant."""
@@ -97,22 +133,20 @@ class LocalAccess:
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
         route = self._routes.get(table.id)
-        if route is None or (self._locks.held and self._locks.is_held(table.id, mutation.key)):
+        if route is None or (self._locks.held and self._locks.is_held((table.id, mutation.key))):
             return None
         return self._engine.write_now(route.holding(mutation.token), mutation)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         routed = await self._routed(mutations)
-        while True:
-            locked = self._first_locked(mutations)
-            if locked is not None:
-                await self._locks.wait_free(*locked)
-                continue
-            # Nothing is awaited between this look at the locks and the writing.
+        # Nothing is awaited between this look at the locks and the writing.
+        if not self._any_locked(mutations):
             position = self._engine.write_together_now(routed)
             if position is not None:
                 return position
-            await self._engine.room(routed)
+        # With a place in the queue: under a stream of holders, one who looks again may look forever.
+        async with self._locks.hold((table.id, mutation.key) for table, mutation in mutations):
+            return await self._engine.write(routed)
 
     async def _routed(
         self, mutations: Sequence[tuple[Table, Mutation]]
@@ -121,20 +155,16 @@ class LocalAccess:
             ((await self._route(table)).holding(mutation.token), mutation) for table, mutation in mutations
         ]
 
-    def _first_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> tuple[bytes, bytes] | None:
-        if self._locks.held:
-            for table, mutation in mutations:
-                if self._locks.is_held(table.id, mutation.key):
-                    return table.id, mutation.key
-        return None
-
-    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager["_Locked"]:
-        return self._lock(table, keys)
+    def _any_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> bool:
+        locks = self._locks
+        return bool(locks.held) and any(
+            locks.is_held((table.id, mutation.key)) for table, mutation in mutations
+        )
 
     @asynccontextmanager
-    async def _lock(self, table: Table, keys: Sequence[bytes]) -> AsyncIterator["_Locked"]:
-        async with self._locks.hold(table.id, keys):
-            yield _Locked(self, table)
+    async def lock(self, partitions: Sequence[tuple[Table, bytes]]) -> AsyncIterator["_Locked"]:
+        async with self._locks.hold((table.id, key) for table, key in partitions):
+            yield _Locked(self)
 
     async def durable(self, position: int) -> None:
         await self._engine.durable(position)
@@ -150,12 +180,11 @@ class LocalAccess:
 
 
 class _Locked:
-    def __init__(self, access: LocalAccess, table: Table) -> None:
+    def __init__(self, access: LocalAccess) -> None:
         self._access = access
-        self._table = table
 
-    async def read(self, read: PartitionRead, now: int) -> PartitionRows:
-        return await self._access.read(self._table, read, now)
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
+        return await self._access.read(table, read, now)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Past the locks, since we hold them."""

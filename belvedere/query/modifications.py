@@ -21,7 +21,7 @@ from belvedere.query.errors import InvalidRequest
 from belvedere.query.list_paths import ListPaths
 from belvedere.query.modifications_attributes import Attributes, check_timestamp
 from belvedere.query.modifications_keys import KeySource, Target, marker_indexes
-from belvedere.query.modifications_locked import LockedRows
+from belvedere.query.modifications_locked import locked_rows
 from belvedere.query.modifications_merge import merge_mutations
 from belvedere.query.results import Result, ResultColumn, Void
 
@@ -206,7 +206,7 @@ async def write_waiting(access: DataAccess, mutations: Sequence[tuple[Table, Mut
 
 
 async def write_after_reading(runs: Sequence[Run], execution: Execution) -> Result:
-    async with LockedRows(execution.access, runs, execution.now) as locked:
+    async with locked_rows(execution.access, runs, execution.now) as locked:
         mutations = merge_mutations(await locked.settle(runs))
         return Void(await locked.write(mutations))
 

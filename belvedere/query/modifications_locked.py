@@ -1,14 +1,13 @@
 """Read, decide, write: partitions held while a statement or a batch looks at them and changes them."""
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.rows import Row, merge_rows
 from belvedere.model.schema import Table
-from belvedere.query.access import DataAccess, LockedPartition
+from belvedere.query.access import DataAccess, LockedPartitions
 from belvedere.storage.reads import PartitionRead, PartitionRows
 
 if TYPE_CHECKING:
@@ -17,49 +16,32 @@ if TYPE_CHECKING:
 RowKey = tuple[bytes, bytes, bytes | None]
 
 
-class LockedRows:
-    """All partitions that a set of runs touches, locked; the rows that they look at, read."""
+@asynccontextmanager
+async def locked_rows(access: DataAccess, runs: "Sequence[Run]", now: int) -> AsyncIterator["LockedRows"]:
+    """Hold all partitions that a set of runs touches."""
+    partitions = [(run.plan.table, target.key) for run in runs for target in run.targets]
+    async with access.lock(partitions) as held:
+        yield LockedRows(held, now)
 
-    def __init__(self, access: DataAccess, runs: "Sequence[Run]", now: int) -> None:
-        self._access = access
+
+class LockedRows:
+    """Partitions that are held, and the rows read from them."""
+
+    def __init__(self, held: LockedPartitions, now: int) -> None:
+        self._held = held
         self._now = now
-        self._keys: dict[bytes, tuple[Table, dict[bytes, None]]] = {}
-        for run in runs:
-            table = run.plan.table
-            _, keys = self._keys.setdefault(table.id, (table, {}))
-            keys.update((target.key, None) for target in run.targets)
-        self._stack = AsyncExitStack()
-        self._held: dict[bytes, LockedPartition] = {}
         #: The log position that everything read so far depends on.
         self.after = 0
 
-    async def __aenter__(self) -> Self:
-        try:
-            # In the order of table ids, so that two batches never wait for each other.
-            for table_id, (table, keys) in sorted(self._keys.items(), key=lambda item: item[0]):
-                self._held[table_id] = await self._stack.enter_async_context(
-                    self._access.lock(table, list(keys))
-                )
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
-
     async def read(self, table: Table, read: PartitionRead) -> PartitionRows:
-        found = await self._held[table.id].read(read, self._now)
+        found = await self._held.read(table, read, self._now)
         self.after = max(self.after, found.after)
         return found
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         if not mutations:
             return self.after
-        position = await next(iter(self._held.values())).write(mutations)
-        return max(position, self.after)
+        return max(await self._held.write(mutations), self.after)
 
     async def settle(self, runs: "Sequence[Run]") -> list[tuple[Table, Mutation]]:
         """The mutations of all runs. Each counter update sees the ones before it in the same batch."""

@@ -2,47 +2,42 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-_Partition = tuple[bytes, bytes]
+#: Table id and partition key.
+Partition = tuple[bytes, bytes]
 _Waiter = asyncio.Future[None]
 
 
 class PartitionLocks:
-    """Fair: waiters, holders-to-be and writers alike, go in the order in which they came."""
+    """Fair: those who wait for a partition get it in the order in which they came."""
 
     def __init__(self) -> None:
         #: Partitions held, each with those who wait for it.
-        self._waiting: dict[_Partition, deque[_Waiter]] = {}
+        self._waiting: dict[Partition, deque[_Waiter]] = {}
 
     @property
     def held(self) -> int:
         return len(self._waiting)
 
-    def is_held(self, table: bytes, key: bytes) -> bool:
-        return (table, key) in self._waiting
+    def is_held(self, partition: Partition) -> bool:
+        return partition in self._waiting
 
     @asynccontextmanager
-    async def hold(self, table: bytes, keys: Sequence[bytes]) -> AsyncIterator[None]:
-        """Partitions are taken in key order, so that two holders never wait for each other."""
-        taken: list[_Partition] = []
+    async def hold(self, partitions: Iterable[Partition]) -> AsyncIterator[None]:
+        """Partitions are taken in one order of all, so that two holders never wait for each other."""
+        taken: list[Partition] = []
         try:
-            for key in sorted(set(keys)):
-                await self._acquire((table, key))
-                taken.append((table, key))
+            for partition in sorted(set(partitions)):
+                await self._acquire(partition)
+                taken.append(partition)
             yield
         finally:
             for partition in taken:
                 self._release(partition)
 
-    async def wait_free(self, table: bytes, key: bytes) -> None:
-        partition = (table, key)
-        if partition in self._waiting:
-            await self._acquire(partition)
-            self._release(partition)
-
-    async def _acquire(self, partition: _Partition) -> None:
+    async def _acquire(self, partition: Partition) -> None:
         queue = self._waiting.get(partition)
         if queue is None:
             self._waiting[partition] = deque()
@@ -52,13 +47,12 @@ class PartitionLocks:
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._release(partition)  # The lock had just been handed to us.
-            else:
-                queue.remove(waiter)
+            # Either the lock had just been handed to us, or the next release passes over our place.
+            if not waiter.cancel() and not waiter.cancelled():
+                self._release(partition)
             raise
 
-    def _release(self, partition: _Partition) -> None:
+    def _release(self, partition: Partition) -> None:
         """Hand the lock to the first who still waits, or free it."""
         queue = self._waiting[partition]
         while queue:

@@ -135,8 +135,6 @@ def _check_operator(relation: Relation, operator: str, column: Column) -> None:
         )
     if operator == "!=" or operator.startswith("NOT"):
         raise InvalidRequest(f'Unsupported "{operator}" relation: {to_text(relation)}')
-    if column.type.name == "counter":
-        raise InvalidRequest(f"Counter column '{column.name}' cannot be restricted in the WHERE clause")
 
 
 def _check_column_operator(column: Column, operator: str) -> None:
@@ -256,12 +254,31 @@ def _add_token_relation(
     receiver = ResultColumn(table.keyspace, table.name, "partition key token", BIGINT)
     if isinstance(value, Between):
         for bound, end in ((">=", value.low), ("<=", value.high)):
+            _check_token_pair(found.tokens, bound, keys)
             found.tokens.append(TokenComparison(bound, token_term(table, end, receiver, collector)))
         return
     if operator != "=" and operator not in SLICES:
         raise InvalidRequest(f"{operator} cannot be used with the token function")
     assert not isinstance(value, InList)
+    _check_token_pair(found.tokens, operator, keys)
     found.tokens.append(TokenComparison(operator, token_term(table, value, receiver, collector)))
+
+
+def _check_token_pair(tokens: Sequence[TokenComparison], operator: str, keys: Sequence[Column]) -> None:
+    """Raise if a further restriction of the token may not stand beside the others."""
+    names = ", ".join(column.name for column in keys)
+    for other in tokens:
+        if other.operator == "=":
+            raise InvalidRequest(
+                f"{names} cannot be restricted by more than one relation if it includes an Equal"
+            )
+        if operator == "=":
+            raise InvalidRequest(
+                f'Columns "{names}" cannot be restricted by both an equality and an inequality relation'
+            )
+        if other.operator[0] == operator[0]:
+            bound = "start" if operator[0] == ">" else "end"
+            raise InvalidRequest(f"More than one restriction was found for the {bound} bound on {names}")
 
 
 def token_term(

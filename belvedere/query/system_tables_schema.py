@@ -72,18 +72,18 @@ def table_options(table: Table) -> dict[str, Any]:
     """Every option that system_schema shows, with the table's own values where it has any."""
     options: dict[str, Any] = {}
     for name, default in DEFAULT_OPTIONS.items():
-        value = table.options.get(name, default)
+        value: Any = table.options.get(name, default)
         match default:
             case bool():
                 options[name] = value if isinstance(value, bool) else str(value).lower() == "true"
             case int():
-                options[name] = int(value)  # type: ignore[call-overload]
+                options[name] = int(value)
             case float():
-                options[name] = float(value)  # type: ignore[arg-type]
+                options[name] = float(value)
             case dict():
-                options[name] = (
-                    {key: str(item) for key, item in value.items()} if name != "extensions" else {}
-                )  # type: ignore[attr-defined]
+                # Extensions are bytes of other makers' tools; ours have none.
+                texts = {key: str(item) for key, item in value.items()}
+                options[name] = {} if name == "extensions" else texts
             case _:
                 options[name] = str(value)
     return options

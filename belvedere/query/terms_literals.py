@@ -33,8 +33,8 @@ _KINDS = {
     ListLiteral: "list",
     SetLiteral: "set",
     MapLiteral: "map",
-    TupleLiteral: "tuple",
-    UserTypeLiteral: "user",
+    TupleLiteral: "tuple type",
+    UserTypeLiteral: "user type",
 }
 
 
@@ -61,7 +61,7 @@ def prepare_literal(node: CollectionLiteral, receiver: ResultColumn, collector: 
         case TupleLiteral((inner,)), _:
             return prepare_term(inner, receiver, collector)
     kind = "vector" if isinstance(type_, VectorType) and isinstance(node, ListLiteral) else _KINDS[type(node)]
-    raise InvalidRequest(f"Invalid {kind} type literal for {receiver.name} of type {type_.name}")
+    raise InvalidRequest(f"Invalid {kind} literal for {receiver.name} of type {type_.name}")
 
 
 def _part(receiver: ResultColumn, name: str, type_: CQLType) -> ResultColumn:

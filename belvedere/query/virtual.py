@@ -16,7 +16,7 @@ from belvedere.model.rows import AnyCell, Cell, Complex, Row
 from belvedere.model.schema import Column, Table
 from belvedere.model.token import token_of
 from belvedere.model.types import CQLType, ListType, MapType, SetType, UserType
-from belvedere.query.access import LockedPartition
+from belvedere.query.access import LockedPartitions
 from belvedere.query.errors import InvalidRequest
 from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 
@@ -105,7 +105,9 @@ class VirtualAccess:
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         self._refuse()
 
-    def lock(self, table: Table, keys: Sequence[bytes]) -> AbstractAsyncContextManager[LockedPartition]:
+    def lock(
+        self, partitions: Sequence[tuple[Table, bytes]]
+    ) -> AbstractAsyncContextManager[LockedPartitions]:
         self._refuse()
 
     async def durable(self, position: int) -> None:

@@ -23,29 +23,41 @@ class _Handler:
     def __init__(self) -> None:
         self._decoder = EnvelopeDecoder(_MAX_RESPONSE, responses=True)
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._failure: Exception | None = None
 
     def on_open(self, connection: Connection) -> None:
         pass
 
     def on_data(self, data: bytes) -> None:
-        for flags, _, opcode, body in self._decoder.feed(data):
-            if not self.answer.done():
-                self.answer.set_result(decode_response(opcode, body, V4, flags)[0])
-        if self._decoder.failure is not None and not self.answer.done():
-            self.answer.set_exception(self._decoder.failure)
+        try:
+            for flags, _, opcode, body in self._decoder.feed(data):
+                if not self._answer.done():
+                    self._answer.set_result(decode_response(opcode, body, V4, flags)[0])
+        except CQLError as error:
+            self._fail(error)
+        if self._decoder.failure is not None:
+            self._fail(self._decoder.failure)
 
     def on_drained(self) -> None:
         pass
 
     def on_close(self, error: Exception | None) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(ConnectionClosed("the server closed the connection"))
+        self._fail(ConnectionClosed("the server closed the connection"))
 
     def expect(self) -> "asyncio.Future[Reply]":
-        if self.answer.done():
-            self.answer = self._loop.create_future()
-        return self.answer
+        """The answer to the request that is sent next."""
+        self._answer = self._loop.create_future()
+        if self._failure is not None:
+            self._answer.set_exception(self._failure)
+        return self._answer
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = self._failure or failure
+        if not self._answer.done():
+            self._answer.set_exception(self._failure)
+            # Nobody need be waiting for it.
+            self._answer.exception()
 
 
 class Client:
@@ -84,6 +96,7 @@ class Client:
         reply = await answer
         if isinstance(reply, ErrorReply):
             error = CQLError(reply.message)
+            error.code = reply.code
             raise error
         return reply
 

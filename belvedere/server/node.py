@@ -10,7 +10,7 @@ from belvedere.meta.metadata import Metadata
 from belvedere.meta.sqlite import SqliteStore
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.runtime.api import Lock, Runtime
-from belvedere.runtime.errors import AlreadyLocked
+from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
 
@@ -34,7 +34,10 @@ class Node:
 
     @classmethod
     async def start(cls, runtime: Runtime, data: str, options: DatabaseOptions | None = None) -> Self:
-        await runtime.disk.make_directory(data)
+        try:
+            await runtime.disk.make_directory(data)
+        except FileExists as error:
+            raise FileExists("the data directory is, or lies in, a file", data) from error
         try:
             lock = await runtime.disk.lock(f"{data}/lock")
         except AlreadyLocked as error:

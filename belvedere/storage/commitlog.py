@@ -35,9 +35,10 @@ DurableCallback = Callable[[LogUnavailable | None], None]
 class SyncPolicy(Enum):
     #: Answer after fdatasync; one sync serves all that came meanwhile.
     GROUP = "group"
-    #: Answer at once, sync every 10 ms: a power failure may lose the last instants.
+    #: Answer at once, sync every 10 ms: a crash may lose the last instants.
     PERIODIC = "periodic"
-    #: Answer at once, never sync. Survives a killed process; after a power failure the log may be refused.
+    #: Answer at once, never sync. A killed process may lose the last instants, a power failure much: the log
+    #: may even be refused.
     NONE = "none"
 
 

@@ -169,16 +169,23 @@ class StorageEngine:
     def stores(self) -> Mapping[int, TabletStore]:
         return self._stores
 
+    def use_tables(self, tables: Mapping[bytes, Table]) -> None:
+        """Take over new definitions of tables that are open, before anything is written by them."""
+        for store in self._stores.values():
+            table = tables.get(store.table.id)
+            if table is not None:
+                store.set_table(table)
+
     async def align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
         """Open the stores of new tablets, take over new definitions, drop the stores of tablets gone."""
         async with self._aligning:
+            self.use_tables(tables)
             wanted = {info.id: (table, info) for table, info in _wanted(tables, tablet_maps)}
             for tablet, (table, info) in wanted.items():
                 store = self._stores.get(tablet)
                 if store is None:
                     self._stores[tablet] = await self._open_store(table, info)
                 else:
-                    store.set_table(table)
                     store.epoch = info.epoch
             gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
             await self._drop(gone)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.storage.columns import arrow_type
+from belvedere.storage.errors import Corrupt
 
 FORMAT_VERSION: Final = 1
 #: Rows of a row group: what one cold read must fetch and decode.
@@ -53,7 +54,7 @@ _RESERVED: Final = frozenset((TOKEN, KIND, KEY, CK, END, TS, TTL, EXP, LIVE, DEL
 _RESERVED_PREFIXES: Final = ("_ts.", "_ttl.", "_exp.", "_el.")
 
 
-class CorruptSSTable(Exception):
+class CorruptSSTable(Corrupt):
     """A file does not hold what was written to it. Says which file and where."""
 
     def __init__(self, path: str, what: str) -> None:

@@ -188,7 +188,8 @@ class TabletStore:
             files = candidates(files, read.token)
         if not files:
             if not memory:
-                return PartitionRows(read.token, read.key, None, [])
+                # A dropped tablet is not an empty one: `read` tells.
+                return None if self.dropped else PartitionRows(read.token, read.key, None, [])
             if len(memory) == 1:
                 found = read_memory(memory[0], read, now, self.columns)
                 return self._with_position(found, memory)

@@ -70,7 +70,8 @@ class FakeAccess:
     def __init__(self) -> None:
         self.tables: dict[bytes, dict[bytes, FakePartition]] = {}
         self.log: list[list[tuple[Table, Mutation]]] = []
-        self.locked: list[tuple[str, tuple[bytes, ...]]] = []
+        #: Each partition that was ever held.
+        self.locked: list[tuple[str, bytes]] = []
         self.locks = PartitionLocks()
         self.clock = 1_000_000_000_000_000
         #: Make the `_now` calls answer None, as a store that must wait does.
@@ -120,14 +121,13 @@ class FakeAccess:
         return page
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
-        if self.busy or self.locks.is_held(table.id, mutation.key):
+        if self.busy or self.locks.is_held((table.id, mutation.key)):
             return None
         return self._apply([(table, mutation)])
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        for table, mutation in mutations:
-            await self.locks.wait_free(table.id, mutation.key)
-        return self._apply(list(mutations))
+        async with self.locks.hold((table.id, mutation.key) for table, mutation in mutations):
+            return self._apply(list(mutations))
 
     def _apply(self, mutations: list[tuple[Table, Mutation]]) -> int:
         for table, mutation in mutations:
@@ -139,10 +139,10 @@ class FakeAccess:
         return len(self.log)
 
     @asynccontextmanager
-    async def lock(self, table: Table, keys: Sequence[bytes]) -> AsyncIterator["FakeLocked"]:
-        self.locked.append((table.name, tuple(keys)))
-        async with self.locks.hold(table.id, keys):
-            yield FakeLocked(self, table)
+    async def lock(self, partitions: Sequence[tuple[Table, bytes]]) -> AsyncIterator["FakeLocked"]:
+        self.locked.extend(dict.fromkeys((table.name, key) for table, key in partitions))
+        async with self.locks.hold((table.id, key) for table, key in partitions):
+            yield FakeLocked(self)
 
     async def durable(self, position: int) -> None:
         assert position <= len(self.log)
@@ -156,13 +156,13 @@ class FakeAccess:
 
 
 class FakeLocked:
-    def __init__(self, access: FakeAccess, table: Table) -> None:
-        self.access, self.table = access, table
+    def __init__(self, access: FakeAccess) -> None:
+        self.access = access
 
-    async def read(self, read: PartitionRead, now: int) -> PartitionRows:
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
         # Others get a chance to break in between the read and the write.
         await asyncio.sleep(0)
-        found = await self.access.read(self.table, read, now)
+        found = await self.access.read(table, read, now)
         await asyncio.sleep(0)
         return found
 

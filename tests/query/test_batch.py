@@ -116,7 +116,7 @@ def test_counters_see_each_other(session: Session) -> None:
     assert len(session.access.log) == 1
     assert contents(session, "cnt") == [{"k": 1, "n": 11}, {"k": 2, "n": -3}]
     assert contents(session, "cnt2") == [{"k": 1, "n": 4}]
-    assert [name for name, _ in session.access.locked] == ["cnt", "cnt2"]
+    assert [name for name, _ in session.access.locked] == ["cnt", "cnt", "cnt2"]
     run(session, batch("UPDATE cnt SET n = n + 1 WHERE k = 1", kind="UNLOGGED"))
     assert contents(session, "cnt")[0] == {"k": 1, "n": 12}
 

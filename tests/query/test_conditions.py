@@ -43,7 +43,7 @@ def names(session: Session, text: str) -> list[str]:
 def test_if_not_exists(session: Session) -> None:
     text = "INSERT INTO t (k, c, v) VALUES (1, 2, 7) IF NOT EXISTS"
     assert rows(session, text, timestamp=1) == [(True,)]
-    assert session.access.locked == [("t", (b"\0\0\0\1",))]
+    assert session.access.locked == [("t", b"\0\0\0\1")]
     result = run(session, text)
     assert isinstance(result, Rows)
     assert result.after == len(session.access.log)
@@ -211,9 +211,11 @@ def test_a_static_condition_guards_rows_and_partitions(session: Session) -> None
     assert rows(session, "UPDATE t SET v = 8 WHERE k = 1 AND c = 4 IF s = 1") == [(False, None)]
     run(session, "UPDATE t SET s = 1 WHERE k = 1")
     assert rows(session, "UPDATE t SET v = 8 WHERE k = 1 AND c = 4 IF s = 1") == [(True,)]
-    assert rows(session, "DELETE FROM t WHERE k = 1 IF s = 2") == [(False, 1)]
-    assert rows(session, "DELETE FROM t WHERE k = 1 IF s = 1") == [(True,)]
-    assert contents(session, "t") == []
+    assert rows(session, "DELETE FROM t WHERE k = 1 AND c = 4 IF s = 2") == [(False, 1)]
+    assert rows(session, "DELETE FROM t WHERE k = 1 AND c = 4 IF s = 1") == [(True,)]
+    assert rows(session, "DELETE s FROM t WHERE k = 1 IF s = 2") == [(False, 1)]
+    assert rows(session, "DELETE s FROM t WHERE k = 1 IF s = 1") == [(True,)]
+    assert [(row["c"], row.get("s")) for row in contents(session, "t")] == [(1, None)]
 
 
 @pytest.mark.parametrize(
@@ -225,8 +227,8 @@ def test_a_static_condition_guards_rows_and_partitions(session: Session) -> None
         ("UPDATE t SET v = 1 WHERE k IN (1, 2) AND c = 1 IF v = 1", [], "IN on the partition key is not supported with conditional updates"),
         ("UPDATE t SET v = 1 WHERE k = 1 AND c IN (1, 2) IF v = 1", [], "IN on the clustering key columns is not supported with conditional updates"),
         ("DELETE FROM t WHERE k = 1 AND c IN (1, 2) IF EXISTS", [], "IN on the clustering key columns is not supported with conditional deletions"),
-        ("DELETE FROM t WHERE k = 1 IF EXISTS", [], "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to use IF conditions"),
-        ("DELETE FROM t WHERE k = 1 IF v = 1", [], "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to use IF condition on non static columns"),
+        ("DELETE FROM t WHERE k = 1 IF EXISTS", [], "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete non static columns"),
+        ("DELETE s FROM t WHERE k = 1 IF v = 1", [], "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to use IF condition on non static columns"),
         ("DELETE v FROM t WHERE k = 1 IF s = 1", [], "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete non static columns"),
         ("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v < null", [], 'Invalid comparison with null for operator "<"'),
         ("UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v = ?", [UNSET], "Invalid 'unset' value in condition"),

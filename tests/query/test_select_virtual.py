@@ -104,4 +104,4 @@ def test_writes_are_refused() -> None:
     table = virtual(make_table("t", "k int, key (k)"), list)
     access = VirtualAccess(table)
     with pytest.raises(InvalidRequest, match=r"Modification is not supported by table ks\.t"):
-        access.lock(table, [b"k"])
+        access.lock([(table, b"k")])

@@ -109,7 +109,7 @@ def test_list_positions_are_read_under_the_lock(session: Session) -> None:
     run(session, "UPDATE coll SET l = [1] WHERE k = 1")
     assert session.access.locked == []
     run(session, "UPDATE coll SET l[0] = 2 WHERE k = 1")
-    assert session.access.locked == [("coll", (b"\0\0\0\1",))]
+    assert session.access.locked == [("coll", b"\0\0\0\1")]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_counters(session: Session) -> None:
     run(session, "UPDATE cnt SET n += ?, n = n - 1, sn = sn + 1 WHERE k = 1 AND c = 1", [10])
     run(session, "UPDATE cnt SET sn = sn + 1 WHERE k = 1")
     assert one(session, "cnt") == {"k": 1, "c": 1, "n": 14, "o": -2, "sn": 2}
-    assert session.access.locked[0] == ("cnt", (b"\0\0\0\1",))
+    assert session.access.locked[0] == ("cnt", b"\0\0\0\1")
     run(session, "UPDATE cnt SET n = n + ? WHERE k = 1 AND c = 1", [UNSET])
     assert one(session, "cnt")["n"] == 14
     run(session, "UPDATE cnt SET n = n + ? WHERE k = 1 AND c = 1", [2**63 - 1])

@@ -9,6 +9,7 @@ import pytest
 
 from belvedere.storage import sstable_write
 from belvedere.storage.cache import GroupCache
+from belvedere.storage.errors import StorageError
 from belvedere.storage.sstable_format import BuiltSSTable, CorruptSSTable
 from belvedere.storage.sstable_write import build_sstable
 from tests.conftest import LONG
@@ -75,3 +76,7 @@ def test_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     built, table = built_sample(monkeypatch)
     facts = msgspec.structs.replace(built.facts, format=99)
     assert outcome(BuiltSSTable(built.data, facts), table) is None
+
+
+def test_a_damaged_file_is_a_failure_of_storage_for_those_who_catch_such() -> None:
+    assert isinstance(CorruptSSTable("a.parquet", "damaged"), StorageError)

@@ -115,7 +115,7 @@ def test_duckdb_over_several_files(tmp_path: Path) -> None:
         built = build_sstable(people(), [StoredPartition(token_of(key), key, rows=rows)])
         (tmp_path / f"sst-{version}.parquet").write_bytes(built.data)
     query = queries_of_the_page()[1].replace("k, c", "id, seq").replace("epoch(now())", str(NOW))
-    query = query.replace("data/tables/shop.orders-*/*/sst-*.parquet", f"{tmp_path}/sst-*.parquet")
+    query = query.replace("data/node/tables/shop.orders-*/*/sst-*.parquet", f"{tmp_path}/sst-*.parquet")
     found = duckdb.sql(query).to_arrow_table().to_pylist()
     assert {(row["seq"], row["name"]) for row in found} == {(-1, "one"), (-2, "two at last"), (-3, "three")}
 

@@ -1,6 +1,6 @@
 """Run many seeds; print the smallest failing script of each that fails, and how to run it again.
 
-    python -m belvedere.sim.model --seeds 1000 --first 0
+python -m belvedere.sim.model --seeds 1000 --first 0
 """
 
 import argparse
@@ -25,7 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="belvedere.sim.model", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument("--stop-after", type=int, default=1, help="failing seeds before giving up (default 1)")
+    parser.add_argument(
+        "--stop-after", type=int, default=1, help="failing seeds before giving up (default 1)"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="print the script as it was drawn")
     options = parser.parse_args(arguments)
     failed = 0

@@ -84,7 +84,12 @@ def _whole_row(table: Table, found: Found) -> dict[str, bytes | None]:
         row[column.name] = column.kind.wire(value)
     for column, value in zip(table.clustering, found.clustering or (), strict=False):
         row[column.name] = column.kind.wire(value)
-    row.update({column.name: _wire(table, found, column.name) for column in (table.statics if static_only else table.values)})
+    row.update(
+        {
+            column.name: _wire(table, found, column.name)
+            for column in (table.statics if static_only else table.values)
+        }
+    )
     return row
 
 

@@ -35,7 +35,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Assign:
-    """One assignment or one column of a DELETE. `path` is a map key, set element, list index or field name."""
+    """An assignment or a column of a DELETE. `path` is a map key, set element, list index or field name."""
 
     column: str
     op: str
@@ -69,8 +69,8 @@ class Assign:
                 return f"{name}[{index}] = {out.value(_value_kind(kind), self.value)}"
             case "field":
                 assert isinstance(kind, UserKind)
-                index = kind.fields.index(self.path)
-                return f"{name}.{self.path} = {out.value(kind.parts[index], self.value)}"
+                part = kind.parts[kind.fields.index(self.path)]
+                return f"{name}.{self.path} = {out.value(part, self.value)}"
             case "drop":
                 return name
             case "drop_key":
@@ -201,7 +201,7 @@ def _effect(
                 raise Refused(f"index {assign.path} of a list of {len(visible)}")
             value = None if assign.op == "drop_index" else assign.value
             return lambda state: put_items(state, [(visible[assign.path][0], value)])
-    assert isinstance(kind, UserKind) and assign.op in ("field", "drop_field"), assign
+    assert isinstance(kind, UserKind), assign
     index = kind.fields.index(assign.path)
     value = None if assign.op == "drop_field" else assign.value
     return lambda state: put_items(state, [(index, value)])

@@ -81,7 +81,7 @@ def _tokens(rng: random.Random, pool: Pool) -> tuple[TokenBound, ...]:
 
 
 def _filters(rng: random.Random, pool: Pool) -> tuple[Filter, ...]:
-    made = []
+    made: list[Filter] = []
     for column in pool.table.values:
         kind = column.kind
         if rng.random() < 0.5 or len(made) == 2 or pool.table.is_counter:

@@ -1,9 +1,10 @@
 """One node in the simulated world, over a metadata store that outlives it."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
@@ -13,11 +14,14 @@ from belvedere.query.access import BoundValue
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, Rows
+from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
 from belvedere.storage.engine import EngineOptions
 from belvedere.storage.tablet import TabletStore
+
+T = TypeVar("T")
 
 MACHINE = "node"
 
@@ -30,12 +34,12 @@ class Request:
     """A statement as a client sends it."""
 
     text: str
-    values: list[bytes | None | Unset] = field(default_factory=list)
+    values: list[bytes | Unset | None] = field(default_factory=list)
     timestamp: int | None = None
     prepared: bool = False
     page_size: int = 0
     #: Statements of a batch message, each with its values.
-    children: list[tuple[str, list[bytes | None | Unset]]] | None = None
+    children: list[tuple[str, list[bytes | Unset | None]]] | None = None
     kind: str = "LOGGED"
     #: Filled while it runs: the write times that the node gave out to it, and those of what it wrote.
     stamps: list[int] = field(default_factory=list)
@@ -60,7 +64,7 @@ class Node:
 
     async def boot(self) -> None:
         self.runtime = self.world.boot(MACHINE)
-        await self.runtime.perform(self._start())
+        await self._perform(self._start())
 
     async def _start(self) -> None:
         self.metadata = Metadata(self.runtime, self.store)
@@ -74,15 +78,24 @@ class Node:
 
     async def stop(self) -> None:
         """In order; then the process ends, and the machine may even lose its power."""
-        await self.runtime.perform(self._close())
+        await self._perform(self._close())
         self.crash(lose_unsynced=True)
+
+    async def _perform(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await self.runtime.perform(work)
+        except MachineCrashed:
+            # What had begun must never hear of the crash; what had not would complain of not being awaited.
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+            raise
 
     async def _close(self) -> None:
         await self.database.close()
         await self.metadata.stop()
 
     async def execute(self, request: Request) -> Result:
-        return await self.runtime.perform(self._execute(request))
+        return await self._perform(self._execute(request))
 
     async def _execute(self, request: Request) -> Result:
         request.now = self.runtime.clock.wall_micros() // 1_000_000
@@ -131,20 +144,32 @@ class Node:
 
     # -------------------------------------------------------------------------------------------- upkeep
 
-    async def upkeep(self, what: str, table: str) -> None:
-        await self.runtime.perform(self._upkeep(what, table))
+    async def upkeep(self, what: str, table: str, files: int) -> None:
+        await self._perform(self._upkeep(what, table, files))
 
-    async def _upkeep(self, what: str, table: str) -> None:
+    async def _upkeep(self, what: str, table: str, files: int) -> None:
         engine = self.database.engine
         stores = [store for store in engine.stores.values() if store.table.name == table]
         if what == "flush":
             await engine.flush(stores)
             return
         for store in stores:
+            if what == "some":
+                _compact_next(store, files)
             await engine.compact(store, everything=what == "compact")
 
 
-def _bound(value: bytes | None | Unset) -> BoundValue:
+def _compact_next(store: TabletStore, files: int) -> None:
+    """Make the store's next choice for it: any set of files must do, not only those it finds worth it."""
+
+    def choose(now: int) -> list[int]:
+        del store._choose
+        return [index for index in range(len(store._files)) if files >> index & 1]
+
+    store._choose = choose  # type: ignore[method-assign, assignment]
+
+
+def _bound(value: bytes | Unset | None) -> BoundValue:
     return PRODUCT_UNSET if isinstance(value, Unset) else value
 
 

@@ -1,4 +1,4 @@
-"""A whole run's script: tables, statements, and what happens to the node meanwhile. Decided by the seed alone."""
+"""A whole run's script, decided by the seed: tables, statements, what happens to the node meanwhile."""
 
 import random
 from dataclasses import dataclass, field
@@ -44,10 +44,12 @@ class Check:
 
 @dataclass
 class Upkeep:
-    """flush, compact (all of a table's files) or tidy (some of them, as the background would)."""
+    """flush, compact (all of a table's files), some (those whose bit is set in `files`) or tidy (those that
+    the background would choose)."""
 
     what: str
     table: str
+    files: int = 0
 
 
 @dataclass
@@ -139,7 +141,9 @@ class Planner:
         """Equal write times are drawn on purpose, but not for what expires: there it is no mistake if the
         winner depends on whether the loser was compacted after it expired (CQL has it so)."""
         children = statement.children if isinstance(statement, Batch) else [statement]
-        timed = [statement, *children] if isinstance(statement, Batch) else children
+        timed: list[Modification | Batch] = [*children]
+        if isinstance(statement, Batch):
+            timed.append(statement)
         defaults = {pool.table.name: pool.table.default_ttl for pool in self.pools}
         if not any(child.ttl or defaults[child.table] for child in children):
             return timestamp
@@ -150,8 +154,8 @@ class Planner:
         return None if timestamp is None else timestamp + self.expiring
 
     def _upkeep(self) -> Upkeep:
-        what = self.rng.choice(("flush", "flush", "compact", "tidy"))
-        return Upkeep(what, self.rng.choice(self.pools).table.name)
+        what = self.rng.choice(("flush", "flush", "flush", "compact", "some", "some", "tidy"))
+        return Upkeep(what, self.rng.choice(self.pools).table.name, self.rng.randint(1, 255))
 
     def _stop(self) -> Step:
         rng = self.rng

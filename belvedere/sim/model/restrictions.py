@@ -1,4 +1,4 @@
-"""Conditions on clustering columns, as SELECT and DELETE have them: their text, and whether a row meets them."""
+"""Restrictions of clustering columns in SELECT and DELETE: their text, and whether a row meets them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Text:
 
     def __init__(self, bound: bool) -> None:
         self.bound = bound
-        self.values: list[bytes | None | Unset] = []
+        self.values: list[bytes | Unset | None] = []
 
     def value(self, kind: Kind, value: Any) -> str:
         if not self.bound:

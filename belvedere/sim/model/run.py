@@ -12,7 +12,18 @@ from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.effects import Moment
 from belvedere.sim.model.kinds import CREATE_POINT
 from belvedere.sim.model.node import Node, Request
-from belvedere.sim.model.plans import Alter, Check, Interrupted, Plan, Run, Sleep, Statement, Step, Stop, Upkeep
+from belvedere.sim.model.plans import (
+    Alter,
+    Check,
+    Interrupted,
+    Plan,
+    Run,
+    Sleep,
+    Statement,
+    Step,
+    Stop,
+    Upkeep,
+)
 from belvedere.sim.model.restrictions import Text
 from belvedere.sim.model.schema import Table
 from belvedere.sim.model.selects import Item, Select, WireRow
@@ -21,9 +32,7 @@ from belvedere.sim.model.writes import Batch, Outcome
 from belvedere.sim.world import World
 from belvedere.storage.engine import EngineOptions
 
-CREATE_KEYSPACE = (
-    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
-)
+CREATE_KEYSPACE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 #: More than these states the node may be in after crashes: then it is not crashed in mid-flight again.
 _MAX_CANDIDATES = 16
 
@@ -109,7 +118,7 @@ class Runner:
             case Upkeep():
                 if step.table in self.candidates[0].tables:
                     self.transcript.append(f"-- {step.what} {step.table}")
-                    await self.node.upkeep(step.what, step.table)
+                    await self.node.upkeep(step.what, step.table, step.files)
             case Stop():
                 await self._stop(step.how)
             case Interrupted():
@@ -253,7 +262,8 @@ class Runner:
         tasks: list[asyncio.Task[Any]] = []
         if step.upkeep is not None:
             self.transcript.append(f"-- during {step.upkeep.what} {step.upkeep.table}:")
-            tasks.append(asyncio.create_task(self.node.upkeep(step.upkeep.what, step.upkeep.table)))
+            upkeep = self.node.upkeep(step.upkeep.what, step.upkeep.table, step.upkeep.files)
+            tasks.append(asyncio.create_task(upkeep))
         asks = []
         for request in requests:
             self._note(request, "-- in flight: ")
@@ -319,7 +329,9 @@ def _filled(text: str, values: list[Any]) -> str:
     """For reading: markers with what is bound to them."""
     if not values:
         return text
-    shown = ", ".join("null" if v is None else "0x" + v.hex() if isinstance(v, bytes) else repr(v) for v in values)
+    shown = ", ".join(
+        "null" if v is None else "0x" + v.hex() if isinstance(v, bytes) else repr(v) for v in values
+    )
     return f"{text}  -- [{shown}]"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from belvedere.sim.model.restrictions import Restriction, Text, compare
 from belvedere.sim.model.kinds import Kind, ListKind, MapKind, SetKind
+from belvedere.sim.model.restrictions import Restriction, Text, compare
 from belvedere.sim.model.schema import Table
 from belvedere.sim.model.state import Key, SeenRow, State, clustering_order, see_partition, token
 from belvedere.sim.model.state import _Directed as Directed

@@ -38,9 +38,7 @@ def _kind(failure: Failure) -> str:
     return failure.reason.split(":")[0]
 
 
-def _drop_pieces(
-    best: Failure, size: int, attempt: Callable[[Failure, Plan], Failure | None]
-) -> Failure:
+def _drop_pieces(best: Failure, size: int, attempt: Callable[[Failure, Plan], Failure | None]) -> Failure:
     start = len(best.plan.steps) - size
     while start > -size:
         steps = best.plan.steps

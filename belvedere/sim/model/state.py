@@ -149,7 +149,8 @@ def element_kind(kind: Kind, path: Any) -> Kind | None:
     if isinstance(kind, MapKind):
         return kind.value
     assert isinstance(kind, UserKind)
-    return kind.parts[path]
+    part: Kind = kind.parts[path]
+    return part
 
 
 def assembled(kind: Kind, items: Sequence[tuple[Any, Write]]) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from belvedere.sim.model.conditions import Conditions, Existence, row_in_question
 from belvedere.sim.model.effects import Assign, Moment, Refused, add_to_row
@@ -93,7 +92,9 @@ class Modification:
     def _update(self, table: Table, out: Text) -> str:
         using = self._using(out)
         sets = ", ".join(assign.text(table, out) for assign in self.assigns)
-        return f"UPDATE ks.{table.name}{using} SET {sets} WHERE {self._where(table, out)}{self._if(table, out)}"
+        return (
+            f"UPDATE ks.{table.name}{using} SET {sets} WHERE {self._where(table, out)}{self._if(table, out)}"
+        )
 
     def _delete(self, table: Table, out: Text) -> str:
         what = ", ".join(assign.text(table, out) for assign in self.assigns)
