@@ -145,7 +145,7 @@ def test_a_new_view_is_open_and_handed_to_its_builder_when_its_statement_is_answ
         assert len(host.views.created_views) == 1
         with pytest.raises(
             InvalidRequest,
-            match="^Cannot TRUNCATE materialized view directly; must truncate base table instead$",
+            match=r"^Cannot TRUNCATE materialized view directly; must truncate base table instead$",
         ):
             await host.run("TRUNCATE v")
         await host.run("DROP MATERIALIZED VIEW v")
