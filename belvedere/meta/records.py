@@ -4,7 +4,7 @@ Layout, one key per thing so that unrelated changes never collide:
 
     keyspaces/<name>              KeyspaceRecord
     types/<keyspace>/<name>       TypeRecord
-    tables/<keyspace>/<name>      TableRecord
+    tables/<keyspace>/<name>      TableRecord, of a table or a materialized view
     tablets/<table id>/<id>       TabletRecord
     nodes/<node id>               NodeRecord
     sequences/tablet              the next free tablet id
@@ -28,6 +28,14 @@ class ColumnRecord(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     position: int
     descending: bool = False
+    hidden: bool = False
+
+
+class ViewRecord(msgspec.Struct, frozen=True):
+    base: str
+    base_id: str
+    where: str
+    selects_all: bool = False
 
 
 class TableRecord(msgspec.Struct, frozen=True):
@@ -37,6 +45,7 @@ class TableRecord(msgspec.Struct, frozen=True):
     regular_ordinals: int
     static_ordinals: int
     dropped: list[tuple[str, str, str, int]] = []
+    view: ViewRecord | None = None
 
 
 class TabletRecord(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import xxhash
 
 from belvedere.meta import records
 from belvedere.meta.store import Entry, Loaded, Update, fold
-from belvedere.model.schema import Column, ColumnKind, Keyspace, Table
+from belvedere.model.schema import Column, ColumnKind, Keyspace, Table, ViewDefinition
 from belvedere.model.types import UserType, parse_type
 
 V = TypeVar("V")
@@ -234,6 +234,7 @@ def _table(keyspace: str, name: str, value: bytes, types: Mapping[str, UserType]
             ColumnKind(column.kind),
             column.position,
             column.descending,
+            column.hidden,
         )
         for column in record.columns
     )
@@ -246,7 +247,12 @@ def _table(keyspace: str, name: str, value: bytes, types: Mapping[str, UserType]
         record.regular_ordinals,
         record.static_ordinals,
         tuple(record.dropped),
+        None if record.view is None else _view(record.view),
     )
+
+
+def _view(record: records.ViewRecord) -> ViewDefinition:
+    return ViewDefinition(record.base, bytes.fromhex(record.base_id), record.where, record.selects_all)
 
 
 def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:

@@ -12,6 +12,7 @@ from belvedere.query.ddl_edits import DdlContext, Decision
 from belvedere.query.ddl_keyspaces import alter_keyspace, create_keyspace, drop_keyspace
 from belvedere.query.ddl_tables import create_table, drop_table
 from belvedere.query.ddl_types import alter_type, create_type, drop_type
+from belvedere.query.ddl_views import alter_view, create_view, drop_view
 from belvedere.query.errors import ServerError
 from belvedere.query.results import Result, Void
 from belvedere.runtime.api import Runtime
@@ -28,6 +29,9 @@ _DECIDERS: dict[type, Decide] = {
     syntax.CreateType: create_type,
     syntax.AlterType: alter_type,
     syntax.DropType: drop_type,
+    syntax.CreateMaterializedView: create_view,
+    syntax.AlterMaterializedView: alter_view,
+    syntax.DropMaterializedView: drop_view,
 }
 
 

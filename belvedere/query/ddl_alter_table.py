@@ -15,6 +15,7 @@ from belvedere.query.ddl_tables import (
     check_column,
     check_counter_options,
 )
+from belvedere.query.ddl_views_follow import views_after
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.table_options import altered_options, ignored_properties
 
@@ -26,11 +27,18 @@ def alter_table(statement: syntax.AlterTable, state: ClusterState, context: DdlC
     if state.table(keyspace_name, name) is None and statement.if_exists:
         return None
     before = existing_table(state, keyspace_name, name)
-    after = _altered(before, statement.action, existing_keyspace(state, keyspace_name), context)
+    if before.view is not None:
+        raise InvalidRequest(
+            "Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead"
+        )
+    keyspace = existing_keyspace(state, keyspace_name)
+    after = _altered(before, statement.action, keyspace, context)
     if after == before:
         return None
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(after)
+    for view in views_after(keyspace, before, after, statement.action):
+        edit.put_table(view)
     properties = statement.action.properties if isinstance(statement.action, syntax.SetOptions) else ()
     return edit.decide("UPDATED", "TABLE", name, ignored_properties(properties))
 

@@ -12,7 +12,7 @@ from belvedere.meta import records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Update
-from belvedere.model.schema import Keyspace, Table
+from belvedere.model.schema import Keyspace, Table, ViewDefinition
 from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
 from belvedere.model.types import UserType
 from belvedere.query.results import SchemaChange
@@ -122,7 +122,12 @@ def table_record(table: Table) -> records.TableRecord:
         table.id.hex(),
         [
             records.ColumnRecord(
-                column.name, column.type.name, column.kind.value, column.position, column.descending
+                column.name,
+                column.type.name,
+                column.kind.value,
+                column.position,
+                column.descending,
+                column.hidden,
             )
             for column in table.columns
         ],
@@ -130,4 +135,9 @@ def table_record(table: Table) -> records.TableRecord:
         table.regular_ordinals,
         table.static_ordinals,
         list(table.dropped),
+        None if table.view is None else view_record(table.view),
     )
+
+
+def view_record(view: ViewDefinition) -> records.ViewRecord:
+    return records.ViewRecord(view.base, view.base_id.hex(), view.where, view.selects_all)

@@ -13,6 +13,7 @@ from belvedere.query.ddl_names import (
     existing_table,
     keyspace_of,
 )
+from belvedere.query.ddl_views_follow import check_droppable
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.table_options import ignored_properties, initial_tablets, new_options
 
@@ -28,6 +29,10 @@ def create_table(statement: syntax.CreateTable, state: ClusterState, context: Dd
     name = statement.table.name
     keyspace = existing_keyspace(state, keyspace_name)
     if name in keyspace.tables:
+        if keyspace.tables[name].view is not None:
+            raise InvalidRequest(
+                f"Cannot create table '{name}' - a materialized view with the same name already exists"
+            )
         if statement.if_not_exists:
             return None
         raise AlreadyExists(keyspace_name, name)
@@ -46,6 +51,7 @@ def drop_table(statement: syntax.DropTable, state: ClusterState, context: DdlCon
     if state.table(keyspace, name) is None and statement.if_exists:
         return None
     table = existing_table(state, keyspace, name)
+    check_droppable(existing_keyspace(state, keyspace), table)
     edit = KeyspaceEdit(state, keyspace)
     edit.drop_table(table)
     return edit.decide("DROPPED", "TABLE", name)

@@ -10,6 +10,7 @@ from belvedere.model.types import CQLType, UserType, quote_name
 from belvedere.query.ddl_column_types import resolve_in, uses_type
 from belvedere.query.ddl_edits import DdlContext, Decision, KeyspaceEdit
 from belvedere.query.ddl_names import check_modifiable, existing_keyspace, keyspace_of
+from belvedere.query.ddl_views_follow import check_field_names
 from belvedere.query.errors import InvalidRequest, SyntaxException
 
 _MAX_FIELDS = 32767
@@ -50,6 +51,7 @@ def alter_type(statement: syntax.AlterType, state: ClusterState, context: DdlCon
             after = _with_field(keyspace, before, field, node, if_not_exists)
         case syntax.RenameFields(renames, if_exists):
             after = _with_renamed(before, renames, if_exists)
+            check_field_names(keyspace, before, frozenset(old for old, _ in renames))
         case syntax.AlterFieldType():
             raise InvalidRequest("Altering field types is no longer supported")
     if after == before:
@@ -163,7 +165,7 @@ def _check_unused(keyspace: Keyspace, doomed: UserType) -> None:
     tables = [
         table.name
         for table in keyspace.tables.values()
-        if any(uses_type(column.type, doomed) for column in table.columns)
+        if table.view is None and any(uses_type(column.type, doomed) for column in table.columns)
     ]
     if tables:
         raise InvalidRequest(f"{what} tables {_listed(tables)}")

@@ -12,7 +12,7 @@ from belvedere.model.schema import Keyspace, Table
 from belvedere.model.token import token_of
 from belvedere.model.types import TEXT, CQLType, ListType, MapType, UserType
 from belvedere.query.ddl_names import is_system
-from belvedere.query.describe_text import keyspace_text, table_text, type_text, types_in_order
+from belvedere.query.describe_text import keyspace_text, table_text, type_text, types_in_order, view_text
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import ResultColumn, Rows
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 PARTITIONER, SNITCH = "Murmur3Partitioner", "SimpleSnitch"
 
-_LISTS = ("keyspaces", "tables", "types", "functions", "aggregates")
+_LISTS = ("keyspaces", "tables", "types", "functions", "aggregates", "materialized views")
 _RANGES = MapType(TEXT, ListType(TEXT))
 
 
@@ -105,7 +105,9 @@ def _elements(statement: syntax.Describe, context: DescribeContext) -> Iterable[
         case "keyspaces":
             return [_keyspace_element(keyspace) for keyspace in _all(context)]
         case "tables":
-            return [_table_element(table, False) for k in _listed(context) for table in _by_name(k.tables)]
+            return [_table_element(table, False) for k in _listed(context) for table in _tables(k)]
+        case "materialized views":
+            return [_view_element(k, view, False) for k in _listed(context) for view in _views(k)]
         case "types":
             return [_type_element(found) for k in _listed(context) for found in _by_name(k.types)]
         case "functions" | "aggregates":
@@ -118,10 +120,10 @@ def _elements(statement: syntax.Describe, context: DescribeContext) -> Iterable[
             return [_keyspace_element(keyspace)] if statement.only else _whole(keyspace, internals)
         case "generic":
             return _anything(statement, context)
-    return [_named(statement, context)]
+    return _named(statement, context)
 
 
-def _named(statement: syntax.Describe, context: DescribeContext) -> _Element:
+def _named(statement: syntax.Describe, context: DescribeContext) -> Iterable[_Element]:
     keyspace = _keyspace(context, statement.keyspace)
     name = statement.name or ""
     match statement.kind:
@@ -129,21 +131,24 @@ def _named(statement: syntax.Describe, context: DescribeContext) -> _Element:
             table = keyspace.tables.get(name)
             if table is None:
                 raise InvalidRequest(f"Table '{name}' not found in keyspace '{keyspace.name}'")
-            return _table_element(table, statement.internals)
+            return _with_views(keyspace, table, statement.internals)
         case "type":
             user_type = keyspace.types.get(name)
             if user_type is None:
                 raise InvalidRequest(f"User defined type '{name}' not found in '{keyspace.name}'")
-            return _type_element(user_type)
+            return [_type_element(user_type)]
         case "index":
             raise InvalidRequest(f"Table for existing index '{name}' not found in '{keyspace.name}'")
         case "materialized view":
-            raise InvalidRequest(f"Materialized view '{name}' not found in keyspace '{keyspace.name}'")
+            view = keyspace.tables.get(name)
+            if view is None or view.view is None:
+                raise InvalidRequest(f"Materialized view '{name}' not found in keyspace '{keyspace.name}'")
+            return [_view_element(keyspace, view, statement.internals)]
     raise InvalidRequest(f"User defined {statement.kind} '{name}' not found in '{keyspace.name}'")
 
 
 def _anything(statement: syntax.Describe, context: DescribeContext) -> Iterable[_Element]:
-    """A name without a kind is a keyspace, else a table of the named or the session's keyspace."""
+    """A name without a kind is a keyspace, else a table or view of the named or the session's keyspace."""
     name = statement.name or ""
     if statement.keyspace is None:
         if name in context.keyspaces:
@@ -154,15 +159,32 @@ def _anything(statement: syntax.Describe, context: DescribeContext) -> Iterable[
     table = keyspace.tables.get(name)
     if table is None:
         raise InvalidRequest(f"'{name}' not found in keyspace '{keyspace.name}'")
-    return [_table_element(table, statement.internals)]
+    return _with_views(keyspace, table, statement.internals)
 
 
 def _whole(keyspace: Keyspace, internals: bool) -> list[_Element]:
     return [
         _keyspace_element(keyspace),
         *(_type_element(user_type) for user_type in types_in_order(keyspace.types.values())),
-        *(_table_element(table, internals) for table in _by_name(keyspace.tables)),
+        *(_table_element(table, internals) for table in _tables(keyspace)),
+        *(_view_element(keyspace, view, internals) for view in _views(keyspace)),
     ]
+
+
+def _with_views(keyspace: Keyspace, table: Table, internals: bool) -> list[_Element]:
+    """A table and the views of it, or a view alone."""
+    if table.view is not None:
+        return [_view_element(keyspace, table, internals)]
+    views = sorted(keyspace.views_of(table), key=lambda view: view.name)
+    return [_table_element(table, internals), *(_view_element(keyspace, view, internals) for view in views)]
+
+
+def _tables(keyspace: Keyspace) -> list[Table]:
+    return [table for table in _by_name(keyspace.tables) if table.view is None]
+
+
+def _views(keyspace: Keyspace) -> list[Table]:
+    return [table for table in _by_name(keyspace.tables) if table.view is not None]
 
 
 def _keyspace(context: DescribeContext, name: str | None) -> Keyspace:
@@ -197,3 +219,8 @@ def _type_element(user_type: UserType) -> _Element:
 
 def _table_element(table: Table, internals: bool) -> _Element:
     return _Element(table.keyspace, "table", table.name, lambda: table_text(table, internals))
+
+
+def _view_element(keyspace: Keyspace, view: Table, internals: bool) -> _Element:
+    base = None if view.view is None else keyspace.tables.get(view.view.base)
+    return _Element(view.keyspace, "materialized_view", view.name, lambda: view_text(view, base, internals))

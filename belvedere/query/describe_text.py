@@ -9,6 +9,7 @@ from belvedere.model.types import UserType
 from belvedere.query.ddl_column_types import uses_type
 from belvedere.query.ddl_names import is_system
 from belvedere.query.table_options import DEFAULTS
+from belvedere.query.table_options_views import VIEW_READERS
 
 _LOCATOR = "org.apache.cassandra.locator."
 
@@ -55,16 +56,23 @@ def table_text(table: Table, internals: bool = False) -> str:
         body = f"VIRTUAL TABLE {name} {_columns(table, ())} WITH comment = {comment};"
         return _not_to_recreate("Table", name, body)
     dropped = table.dropped if internals else ()
-    options = [f"{option} = {_value(value)}" for option, value in _options(table)]
-    if table.clustering:
-        order = ", ".join(
-            f"{quote_identifier(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering
-        )
-        options.insert(0, f"CLUSTERING ORDER BY ({order})")
-    if internals:
-        options.insert(0, f"ID = {UUID(bytes=table.id)}")
-    text = f"CREATE TABLE {name} {_columns(table, dropped)} WITH " + "\n    AND ".join(options) + ";"
+    text = f"CREATE TABLE {name} {_columns(table, dropped)} WITH {_properties(table, internals)};"
     return "\n".join([text, *_drops(table, name, dropped)])
+
+
+def view_text(view: Table, base: Table | None, internals: bool = False) -> str:
+    assert view.view is not None
+    # A base may have got static columns since: `SELECT *` would not be accepted again.
+    everything = view.view.selects_all and (base is None or not base.statics)
+    selected = "*" if everything else ", ".join(quote_identifier(c.name) for c in view.select_order)
+    return (
+        f"CREATE MATERIALIZED VIEW {_qualified(view.keyspace, view.name)} AS\n"
+        f"    SELECT {selected}\n"
+        f"    FROM {_qualified(view.keyspace, view.view.base)}\n"
+        f"    WHERE {view.view.where}\n"
+        f"    {_primary_key(view)}\n"
+        f" WITH {_properties(view, internals)};"
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------------
@@ -103,6 +111,18 @@ def _primary_key(table: Table) -> str:
     return f"PRIMARY KEY ({', '.join([partition, *(quote_identifier(c.name) for c in table.clustering)])})"
 
 
+def _properties(table: Table, internals: bool) -> str:
+    options = [f"{option} = {_value(value)}" for option, value in _options(table)]
+    if table.clustering:
+        order = ", ".join(
+            f"{quote_identifier(c.name)} {'DESC' if c.descending else 'ASC'}" for c in table.clustering
+        )
+        options.insert(0, f"CLUSTERING ORDER BY ({order})")
+    if internals:
+        options.insert(0, f"ID = {UUID(bytes=table.id)}")
+    return "\n    AND ".join(options)
+
+
 def _drops(table: Table, name: str, dropped: Dropped) -> Iterable[str]:
     for column_name, _, _, dropped_at in dropped:
         quoted = quote_identifier(column_name)
@@ -114,9 +134,12 @@ def _drops(table: Table, name: str, dropped: Dropped) -> Iterable[str]:
 
 def _options(table: Table) -> Iterable[tuple[str, object]]:
     for name, default in DEFAULTS.items():
-        yield name, table.options.get(name, default)
-    if "tablets" in table.options:
-        yield "tablets", table.options["tablets"]
+        # A view's rows expire with the base's.
+        if table.view is None or name != "default_time_to_live":
+            yield name, table.options.get(name, default)
+    for name in ("tablets", *VIEW_READERS):
+        if name in table.options:
+            yield name, table.options[name]
 
 
 def _value(value: object) -> str:

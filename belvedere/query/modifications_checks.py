@@ -13,6 +13,8 @@ SYSTEM_KEYSPACES = frozenset(
 def check_writable(table: Table) -> None:
     if table.keyspace in SYSTEM_KEYSPACES:
         raise Unauthorized(f"{table.keyspace} keyspace is not user-modifiable.")
+    if table.view is not None:
+        raise InvalidRequest("Cannot directly modify a materialized view")
 
 
 def check_options(plan: Modification) -> None:

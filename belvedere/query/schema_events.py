@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from belvedere.meta.state import ClusterState
-from belvedere.model.schema import Keyspace
+from belvedere.model.schema import Keyspace, Table
 from belvedere.query.results import SchemaChange
 
 
@@ -30,9 +30,28 @@ def schema_changes(before: ClusterState, after: ClusterState) -> list[SchemaChan
 
 def _inside(old: Keyspace, new: Keyspace) -> list[SchemaChange]:
     types = _differences(new.name, "TYPE", old.types, new.types)
-    tables = _differences(new.name, "TABLE", old.tables, new.tables)
-    dropped_types = [change for change in types if change.change == "DROPPED"]
-    return [*(change for change in types if change.change != "DROPPED"), *tables, *dropped_types]
+    tables = _differences(new.name, "TABLE", *(_of_kind(side.tables, views=False) for side in (old, new)))
+    # Views are tables to drivers, which know them as parts of their bases.
+    views = _differences(new.name, "TABLE", *(_of_kind(side.tables, views=True) for side in (old, new)))
+    return [
+        *_dropped(views),
+        *_others(types),
+        *tables,
+        *_others(views),
+        *_dropped(types),
+    ]
+
+
+def _of_kind(tables: Mapping[str, Table], *, views: bool) -> Mapping[str, Table]:
+    return {name: table for name, table in tables.items() if (table.view is not None) == views}
+
+
+def _dropped(changes: list[SchemaChange]) -> list[SchemaChange]:
+    return [change for change in changes if change.change == "DROPPED"]
+
+
+def _others(changes: list[SchemaChange]) -> list[SchemaChange]:
+    return [change for change in changes if change.change != "DROPPED"]
 
 
 def _differences(

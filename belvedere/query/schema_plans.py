@@ -11,6 +11,7 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Execution, Plan
 from belvedere.query.ddl import execute_ddl, is_ddl
 from belvedere.query.ddl_names import check_modifiable, keyspace_of
+from belvedere.query.ddl_views import check_view_statement
 from belvedere.query.describe import DescribeContext, describe, describe_columns
 from belvedere.query.errors import InvalidRequest, Unauthorized
 from belvedere.query.results import Result, ResultColumn, SchemaChange, SetKeyspace, Void
@@ -21,6 +22,11 @@ from belvedere.runtime.api import Runtime
 class SchemaAccess(Protocol):
     async def align(self) -> None: ...
     async def truncate(self, table: Table) -> None: ...
+
+
+class ViewKeeper(Protocol):
+    async def created(self, view: Table) -> None:
+        """A view is in the schema and its tablets are open: see to it that it is built."""
 
 
 class HostOptions(Protocol):
@@ -65,6 +71,8 @@ def plan_schema_statement(
     """None if the statement is about data."""
     if is_ddl(statement):
         _check_keyspace_given(statement, keyspace)
+        if isinstance(statement, syntax.CreateMaterializedView):
+            check_view_statement(statement)
         return SchemaPlan(lambda: _change_schema(statement, keyspace, database))
     match statement:
         case syntax.Use(name):
@@ -90,6 +98,12 @@ async def _change_schema(statement: syntax.Statement, keyspace: str | None, data
     result = await execute_ddl(statement, database.metadata, keyspace, database.runtime, database.node_id)
     if isinstance(result, SchemaChange):
         await database.access.align()
+        if isinstance(statement, syntax.CreateMaterializedView):
+            view = database.state.table(result.keyspace, result.name)
+            # Somebody may have dropped it again meanwhile.
+            keeper: ViewKeeper | None = getattr(database, "views", None)
+            if view is not None and view.view is not None and keeper is not None:
+                await keeper.created(view)
     return result
 
 
@@ -101,7 +115,10 @@ async def _use(name: str, database: SchemaHost) -> Result:
 
 async def _truncate(keyspace: str, name: str, database: SchemaHost) -> Result:
     check_modifiable(keyspace)
-    await database.access.truncate(database.schema.table(keyspace, name))
+    table = database.schema.table(keyspace, name)
+    if table.view is not None:
+        raise InvalidRequest("Cannot TRUNCATE materialized view directly; must truncate base table instead")
+    await database.access.truncate(table)
     return Void()
 
 
@@ -121,5 +138,3 @@ def refuse(statement: syntax.Statement) -> None:
             raise InvalidRequest(f"{verb} is not supported")
         case syntax.CreateIndex() | syntax.DropIndex():
             raise InvalidRequest("Secondary indexes are not supported")
-        case syntax.CreateMaterializedView() | syntax.AlterMaterializedView() | syntax.DropMaterializedView():
-            raise InvalidRequest("Materialized views are not supported yet")

@@ -54,6 +54,6 @@ def find_table(schema: SchemaView, explicit: str | None, current: str | None, na
 
 def existing_column(table: Table, name: str) -> Column:
     column = table.by_name.get(name)
-    if column is None:
+    if column is None or column.hidden:
         raise InvalidRequest(f"Undefined column name {name} in table {table.full_name}")
     return column

@@ -30,8 +30,7 @@ def define(
         MappingProxyType({"comment": comment}),
         regulars,
         0,
-        (),
-        source,
+        source=source,
     )
 
 

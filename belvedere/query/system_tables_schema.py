@@ -35,6 +35,7 @@ def system_schema(keyspaces: Keyspaces) -> Keyspace:
             _columns_table("system_schema.columns", keyspaces),
             _dropped_columns_table(keyspaces),
             _types_table(keyspaces),
+            _views_table(keyspaces),
             *_always_empty(),
         ],
     )
@@ -124,6 +125,8 @@ def _keyspaces_table(keyspaces: Keyspaces) -> VirtualTable:
 def _tables_table(keyspaces: Keyspaces) -> VirtualTable:
     def rows() -> Iterable[VirtualRow]:
         for table in _tables(keyspaces):
+            if table.view is not None:
+                continue
             yield {
                 "keyspace_name": table.keyspace,
                 "table_name": table.name,
@@ -146,7 +149,8 @@ def _columns_table(full_name: str, keyspaces: Keyspaces) -> VirtualTable:
     def rows() -> Iterable[VirtualRow]:
         for table in _tables(keyspaces):
             for column in table.columns:
-                yield _column_row(table, column)
+                if not column.hidden:
+                    yield _column_row(table, column)
 
     return define(
         full_name,
@@ -218,6 +222,32 @@ def _types_table(keyspaces: Keyspaces) -> VirtualTable:
     )
 
 
+def _views_table(keyspaces: Keyspaces) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        for table in _tables(keyspaces):
+            if table.view is not None:
+                yield {
+                    "keyspace_name": table.keyspace,
+                    "view_name": table.name,
+                    "base_table_id": table.view.base_id,
+                    "base_table_name": table.view.base,
+                    "id": table.id,
+                    "include_all_columns": table.view.selects_all,
+                    "where_clause": table.view.where,
+                    **table_options(table),
+                }
+
+    return define(
+        "system_schema.views",
+        "keyspace_name text",
+        "view_name text",
+        f"""base_table_id uuid; base_table_name text; id uuid; include_all_columns boolean;
+        where_clause text; {_OPTION_COLUMNS}""",
+        rows,
+        "view definitions",
+    )
+
+
 def _no_rows() -> Iterable[VirtualRow]:
     return ()
 
@@ -252,14 +282,6 @@ def _always_empty() -> list[VirtualTable]:
             "keyspace_name text",
             "table_name text; trigger_name text",
             "options frozen<map<text, text>>",
-            _no_rows,
-        ),
-        define(
-            "system_schema.views",
-            "keyspace_name text",
-            "view_name text",
-            f"""base_table_id uuid; base_table_name text; id uuid; include_all_columns boolean;
-            where_clause text; {_OPTION_COLUMNS}""",
             _no_rows,
         ),
     ]

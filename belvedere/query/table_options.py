@@ -24,6 +24,7 @@ from belvedere.query.table_options_maps import (
     check_compression,
     check_extensions,
 )
+from belvedere.query.table_options_views import VIEW_READERS
 
 MAX_TTL = 20 * 365 * 24 * 3600
 DEFAULT_TABLETS = 4
@@ -66,13 +67,15 @@ OBSOLETE = frozenset(
 )
 
 
-def new_options(properties: Properties) -> dict[str, object]:
+def new_options(properties: Properties, *, view: bool = False) -> dict[str, object]:
     """The complete options of a new table."""
-    return _changed(dict(DEFAULTS), properties, creating=True)
+    return _changed(dict(DEFAULTS), properties, creating=True, view=view)
 
 
-def altered_options(options: Mapping[str, object], properties: Properties) -> dict[str, object]:
-    return _changed({**DEFAULTS, **options}, properties, creating=False)
+def altered_options(
+    options: Mapping[str, object], properties: Properties, *, view: bool = False
+) -> dict[str, object]:
+    return _changed({**DEFAULTS, **options}, properties, creating=False, view=view)
 
 
 def initial_tablets(options: Mapping[str, object]) -> int:
@@ -89,15 +92,18 @@ def ignored_properties(properties: Properties) -> tuple[str, ...]:
     )
 
 
-def _changed(options: dict[str, object], properties: Properties, creating: bool) -> dict[str, object]:
+def _changed(
+    options: dict[str, object], properties: Properties, *, creating: bool, view: bool
+) -> dict[str, object]:
+    readers = {**_READERS, **VIEW_READERS} if view else _READERS
     # DESCRIBE … WITH INTERNALS writes the id; a new table gets a fresh one all the same.
-    known = {*DEFAULTS, *OBSOLETE, "tablets", *(("id",) if creating else ())}
+    known = {*readers, *OBSOLETE, *(("id",) if creating else ())}
     given = known_properties(properties, known)
     if "tablets" in given and not creating:
         raise InvalidRequest("'tablets' can only be given when a table is created")
     for name, value in given.items():
-        if name in _READERS:
-            options[name] = _READERS[name](name, value)
+        if name in readers:
+            options[name] = readers[name](name, value)
     low, high = options["min_index_interval"], options["max_index_interval"]
     assert isinstance(low, int)
     assert isinstance(high, int)

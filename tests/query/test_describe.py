@@ -78,6 +78,66 @@ def test_a_table_with_a_long_key() -> None:
     assert schema.describe('DESCRIBE TABLE "T"') == [("ks", "table", '"T"', text)]
 
 
+VIEW_OPTIONS = OPTIONS.replace("    AND default_time_to_live = 0\n", "")
+
+
+def test_a_view_after_its_table() -> None:
+    schema = book(
+        'CREATE TABLE t (k int PRIMARY KEY, v text, "W" int)',
+        "CREATE MATERIALIZED VIEW b AS SELECT * FROM t "
+        "WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+        'CREATE MATERIALIZED VIEW a AS SELECT "W", k FROM t '
+        "WHERE \"W\" > 3 AND k IS NOT NULL AND v = 'it''s' PRIMARY KEY ((k, \"W\")) "
+        "WITH synchronous_updates = true AND tablets = {'initial': 1} "
+        "AND build = {'priority': 3, 'hold': false}",
+        "CREATE TABLE z (k int PRIMARY KEY)",
+    )
+    b = f"""CREATE MATERIALIZED VIEW ks.b AS
+    SELECT *
+    FROM ks.t
+    WHERE v IS NOT NULL AND k IS NOT NULL
+    PRIMARY KEY (v, k)
+ WITH CLUSTERING ORDER BY (k ASC)
+    AND {VIEW_OPTIONS};"""
+    a = f"""CREATE MATERIALIZED VIEW ks.a AS
+    SELECT k, "W"
+    FROM ks.t
+    WHERE "W" > 3 AND k IS NOT NULL AND v = 'it''s'
+    PRIMARY KEY ((k, "W"))
+ WITH {VIEW_OPTIONS}
+    AND tablets = {{'initial': '1'}}
+    AND build = {{'hold': 'false', 'priority': '3'}}
+    AND synchronous_updates = true;"""
+    in_a, in_b = ("ks", "materialized_view", "a", a), ("ks", "materialized_view", "b", b)
+    table = schema.describe("DESCRIBE TABLE t")
+    assert [row[:3] for row in table] == [("ks", "table", "t"), in_a[:3], in_b[:3]]
+    assert table[1:] == [in_a, in_b]
+    assert schema.describe("DESC t") == table
+    assert schema.describe("DESCRIBE MATERIALIZED VIEW ks.b") == schema.describe("DESC b") == [in_b]
+    names = [row[2] for row in schema.describe("DESCRIBE KEYSPACE ks")]
+    assert names == ["ks", "t", "z", "a", "b"]
+    assert [row[2] for row in schema.describe("DESCRIBE TABLES")] == ["t", "z"]
+    assert schema.describe("DESCRIBE MATERIALIZED VIEWS") == [in_a[:3], in_b[:3]]
+    internals = schema.describe("DESCRIBE MATERIALIZED VIEW a WITH INTERNALS")[0][3]
+    assert f"\n WITH ID = {UUID(bytes=schema.table('a').id)}\n    AND additional" in internals
+    schema.run("DROP MATERIALIZED VIEW a", internals)
+    assert schema.describe("DESC a") == [in_a]
+
+
+def test_a_view_of_everything_can_be_made_again_after_its_table_got_a_static_column() -> None:
+    schema = book(
+        "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))",
+        "CREATE MATERIALIZED VIEW v AS SELECT * FROM t "
+        "WHERE c IS NOT NULL AND k IS NOT NULL PRIMARY KEY (c, k)",
+        "ALTER TABLE t ADD s int static",
+    )
+    [(*_, text)] = schema.describe("DESC v")
+    assert "SELECT c, k, v\n" in text
+    before = schema.table("v")
+    schema.run("DROP MATERIALIZED VIEW v", text)
+    assert schema.table("v").by_name == before.by_name
+
+
 def test_internals_tell_the_whole_story() -> None:
     schema = book("CREATE TABLE t (k int PRIMARY KEY, a int, b text, c int)")
     schema.run(
@@ -328,6 +388,39 @@ def schemas(draw: st.DrawFn) -> list[str]:
             texts.append(f"CREATE TYPE ks.{quote_identifier(name)} ({', '.join(written)})")
             user_types += (name,)
     texts += draw(st.lists(table_texts(user_types), max_size=3))
+    texts += draw(view_texts(book(*texts)))
+    return texts
+
+
+@st.composite
+def view_texts(draw: st.DrawFn, schema: SchemaBook) -> list[str]:
+    """Views of whichever tables may have any."""
+    texts = []
+    for table in schema.state.keyspaces["ks"].tables.values():
+        if table.is_counter or table.statics or draw(st.booleans()):
+            continue
+        keys = [column.name for column in (*table.partition_key, *table.clustering)]
+        usable = [
+            column.name
+            for column in table.regulars
+            if not column.type.is_multicell and not any(t.name == "duration" for t in column.type.walk())
+        ]
+        if usable and draw(st.booleans()):
+            keys.append(draw(st.sampled_from(usable)))
+        keys = draw(st.permutations(keys))
+        cut = draw(st.integers(1, len(keys)))
+        others = [column.name for column in table.regulars if column.name not in keys]
+        selected = [*keys, *(draw(st.lists(st.sampled_from(others), unique=True)) if others else ())]
+        items = "*" if draw(st.booleans()) else _names(draw(st.permutations(selected)))
+        where = " AND ".join(f"{quote_identifier(name)} IS NOT NULL" for name in keys)
+        key = ", ".join([f"({_names(keys[:cut])})", *map(quote_identifier, keys[cut:])])
+        options = draw(
+            st.sampled_from(["", " WITH build = {'hold': true}", " WITH read_while_building = true"])
+        )
+        texts.append(
+            f"CREATE MATERIALIZED VIEW view_{len(texts)} AS SELECT {items} "
+            f"FROM {quote_identifier(table.name)} WHERE {where} PRIMARY KEY ({key}){options}"
+        )
     return texts
 
 
@@ -346,8 +439,9 @@ def _shape(table: Table) -> tuple[str, str]:
         (c.name, c.type.name, c.kind.value, c.position if c.is_key else 0, c.descending)
         for c in table.columns
     )
+    view = table.view and (table.view.base, table.view.where, table.view.selects_all)
     return table.name, repr(
-        (columns, sorted(table.options.items()), table.regular_ordinals, table.static_ordinals)
+        (columns, sorted(table.options.items()), table.regular_ordinals, table.static_ordinals, view)
     )
 
 
@@ -371,11 +465,12 @@ def test_describing_and_executing_makes_an_equal_schema(texts: list[str]) -> Non
 def test_every_listed_element_can_be_described_by_its_name(texts: list[str]) -> None:
     schema = book(*texts)
     whole = schema.describe("DESCRIBE KEYSPACE")
-    for kind in ("table", "type"):
+    for kind in ("table", "type", "materialized view"):
         for keyspace, found_kind, name in schema.describe(f"DESCRIBE {kind}s"):
-            assert found_kind == kind
-            [row] = schema.describe(f"DESCRIBE {kind} {keyspace}.{name}")
-            assert row in whole
+            assert found_kind == kind.replace(" ", "_")
+            found = schema.describe(f"DESCRIBE {kind} {keyspace}.{name}")
+            assert found[0][1:3] == (found_kind, name)
+            assert all(row in whole for row in found)
 
 
 def test_replace_keeps_equality_meaningful() -> None:

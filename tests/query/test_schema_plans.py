@@ -36,6 +36,16 @@ class Access:
         self.truncated.append(table.full_name)
 
 
+@dataclass
+class Keeper:
+    host: "Host"
+    #: Views that are to be built, and what was open then.
+    created_views: list[tuple[str, set[str]]] = field(default_factory=list)
+
+    async def created(self, view: Table) -> None:
+        self.created_views.append((view.full_name, set(self.host.access.open)))
+
+
 class Host:
     node_id = "node"
     options = SimpleNamespace(cluster_name="the cluster")
@@ -44,6 +54,7 @@ class Host:
         self.runtime = runtime
         self.metadata = Metadata(runtime, MemoryStore())
         self.access = Access(self)
+        self.views = Keeper(self)
 
     @property
     def state(self) -> ClusterState:
@@ -120,6 +131,29 @@ def test_truncate() -> None:
     on_host(test)
 
 
+def test_a_new_view_is_open_and_handed_to_its_builder_when_its_statement_is_answered() -> None:
+    create = (
+        "CREATE MATERIALIZED VIEW {} v AS SELECT * FROM t "
+        "WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k)"
+    )
+
+    async def test(host: Host) -> None:
+        await host.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
+        await host.run(create.format(""))
+        assert host.views.created_views == [("ks.v", {"ks.t", "ks.v"})]
+        assert isinstance(await host.run(create.format("IF NOT EXISTS")), Void)
+        assert len(host.views.created_views) == 1
+        with pytest.raises(
+            InvalidRequest,
+            match=r"^Cannot TRUNCATE materialized view directly; must truncate base table instead$",
+        ):
+            await host.run("TRUNCATE v")
+        await host.run("DROP MATERIALIZED VIEW v")
+        assert host.access.open == {"ks.t"}
+
+    on_host(test)
+
+
 def test_describe() -> None:
     async def test(host: Host) -> None:
         answer = await host.run("DESCRIBE CLUSTER", None)
@@ -144,7 +178,11 @@ def test_describe() -> None:
             Unauthorized,
             "LIST ROLES is not supported: there are no roles, every client may do everything",
         ),
-        ("DROP MATERIALIZED VIEW v", InvalidRequest, "Materialized views are not supported yet"),
+        (
+            "CREATE MATERIALIZED VIEW ks.v AS SELECT * FROM t WHERE k = ? PRIMARY KEY (k)",
+            InvalidRequest,
+            "Cannot use query parameters in CREATE MATERIALIZED VIEW statements",
+        ),
         (
             "CREATE TABLE t (k int PRIMARY KEY)",
             InvalidRequest,

@@ -17,6 +17,7 @@ from belvedere.meta.records import (
     TableRecord,
     TabletRecord,
     TypeRecord,
+    ViewRecord,
 )
 from belvedere.meta.state import EMPTY, ClusterState, advance
 from belvedere.meta.store import Put
@@ -27,6 +28,7 @@ from belvedere.query.select import plan_select
 from belvedere.query.system_tables import SYSTEM_KEYSPACES, LocalNode, SystemSources, SystemTables
 
 HOST_ID = uuid.UUID("11111111-2222-4333-8444-555555555555")
+VIEW_ID = uuid.UUID("bbbbbbbb-2222-4333-8444-555555555555").bytes
 TABLE_ID = uuid.UUID("aaaaaaaa-2222-4333-8444-555555555555").bytes
 
 ENTRIES = {
@@ -44,6 +46,19 @@ ENTRIES = {
         1,
         1,
         [("old", "int", "regular", 1_700_000_000_123_456)],
+    ),
+    records.table_key("shop", "by_place"): TableRecord(
+        VIEW_ID.hex(),
+        [
+            ColumnRecord("where", "frozen<place>", "partition_key", 0),
+            ColumnRecord("id", "int", "clustering", 0),
+            ColumnRecord("at", "timestamp", "clustering", 1),
+            ColumnRecord("_write_times", "blob", "regular", 0, hidden=True),
+        ],
+        {"comment": "for the map", "build": {"wait": "true"}},
+        1,
+        0,
+        view=ViewRecord("orders", TABLE_ID.hex(), '"where" IS NOT NULL AND id > 5', True),
     ),
     records.tablet_key(TABLE_ID, 7): TabletRecord(str(-(2**63)), str(2**63 - 1), 3, "n1", ["n1"]),
     records.node_key(str(HOST_ID)): NodeRecord("127.0.0.1", 9042),
@@ -131,7 +146,10 @@ def test_schema_as_tables(tables: SystemTables) -> None:
     assert (table["comment"], table["default_time_to_live"]) == ("of customers", 60)
     assert (table["caching"], table["gc_grace_seconds"]) == ({"keys": "NONE"}, 864_000)
     assert table["compaction"]["class"].endswith("SizeTieredCompactionStrategy")
-    columns = ask(tables, "SELECT * FROM system_schema.columns WHERE keyspace_name = 'shop'")
+    columns = ask(
+        tables,
+        "SELECT * FROM system_schema.columns WHERE keyspace_name = 'shop' AND table_name = 'orders'",
+    )
     described = {
         row["column_name"]: (row["kind"], row["position"], row["clustering_order"], row["type"])
         for row in columns
@@ -147,6 +165,27 @@ def test_schema_as_tables(tables: SystemTables) -> None:
     assert type_["field_types"] == ["text", "list<int>"]
     (dropped,) = ask(tables, "SELECT * FROM system_schema.dropped_columns")
     assert (dropped["column_name"], dropped["dropped_time"].microsecond) == ("old", 123_000)
+
+
+def test_views_are_apart_from_tables(tables: SystemTables) -> None:
+    (view,) = ask(tables, "SELECT * FROM system_schema.views")
+    assert (view["keyspace_name"], view["view_name"], view["id"].bytes) == ("shop", "by_place", VIEW_ID)
+    assert (view["base_table_name"], view["base_table_id"].bytes) == ("orders", TABLE_ID)
+    assert view["where_clause"] == '"where" IS NOT NULL AND id > 5'
+    assert (view["include_all_columns"], view["comment"]) == (True, "for the map")
+    assert view["gc_grace_seconds"] == 864_000
+    shop = ask(tables, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shop'")
+    assert shop == [{"table_name": "orders"}]
+    columns = ask(
+        tables,
+        "SELECT column_name, kind, position FROM system_schema.columns "
+        "WHERE keyspace_name = 'shop' AND table_name = 'by_place'",
+    )
+    assert sorted(tuple(row.values()) for row in columns) == [
+        ("at", "clustering", 1),
+        ("id", "clustering", 0),
+        ("where", "partition_key", 0),
+    ]
 
 
 def test_tablets(tables: SystemTables) -> None:
