@@ -1,7 +1,7 @@
 """What a write does to one partition of one table: the unit of the commit log and of replication.
 
-Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it is logged,
-so that replaying it anywhere gives the same rows.
+Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it
+is logged, so that replaying it anywhere gives the same rows.
 """
 
 import msgspec
@@ -27,6 +27,10 @@ class Mutation(msgspec.Struct, array_like=True):
     static: Row | None = None
     deletion: Deletion | None = None
     ranges: list[RangeDeletion] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.rows or self.ranges) and self.static is None and self.deletion is None
 
 
 class ViewUpdate(msgspec.Struct, array_like=True, frozen=True):

@@ -5,17 +5,18 @@ when it must wait (disk, a locked partition, backpressure); the async form alway
 the first and fall back to the second.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
-from belvedere.model.mutations import Mutation
+from belvedere.model.mutations import Mutation, ViewUpdate
 from belvedere.model.schema import Table
 from belvedere.query.results import Result, ResultColumn
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.tablet_changes import RowChange
 
 
 class Unset(Enum):
@@ -35,6 +36,28 @@ class LockedPartitions(Protocol):
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int: ...
 
 
+class ViewMaker(Protocol):
+    """Knows what becomes of one view when a row of its base changes."""
+
+    def updates(self, token: int, key: bytes, change: RowChange, version: int) -> list[ViewUpdate]: ...
+
+
+class ViewKeeper(Protocol):
+    """Whoever looks after materialized views, as far as writing and reading must know of them."""
+
+    def makers(self, table: Table) -> Sequence[ViewMaker]:
+        """One for each view that the table has now; the same object as long as nothing changes."""
+
+    def warnings(self, view: Table) -> tuple[str, ...]:
+        """For whoever reads the view; raises InvalidRequest if that is not allowed yet."""
+
+    async def created(self, view: Table) -> None:
+        """A view was made: return when its client may go on."""
+
+    async def truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
+        """Empty a table that has views, and them."""
+
+
 class DataAccess(Protocol):
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None: ...
     async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...
@@ -44,7 +67,7 @@ class DataAccess(Protocol):
         """Order and log one mutation; returns the log position to wait for, None if that must wait."""
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        """Order and log mutations that survive a crash all or none."""
+        """Order and log mutations, at most one for each partition, that survive a crash all or none."""
 
     def lock(
         self, partitions: Sequence[tuple[Table, bytes]]
@@ -53,6 +76,8 @@ class DataAccess(Protocol):
 
     async def durable(self, position: int) -> None: ...
     async def truncate(self, table: Table) -> None: ...
+    def view_warnings(self, view: Table) -> tuple[str, ...]:
+        """For whoever reads a view; raises InvalidRequest if it may not be read yet."""
 
     def next_timestamp(self) -> int:
         """A write timestamp in µs, unique and increasing on this node."""

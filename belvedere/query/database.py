@@ -18,7 +18,7 @@ from belvedere.meta import records
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Put, Unchanged
-from belvedere.query.access import BoundValue, Execution, Plan
+from belvedere.query.access import BoundValue, Execution, Plan, ViewKeeper
 from belvedere.query.batch import plan_batch
 from belvedere.query.errors import SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess
@@ -162,6 +162,11 @@ class Database:
         """What the protocol server tells of itself in system_views.clients and system_views.settings."""
         self._system.sources.clients = clients
         self._system.sources.settings = settings
+
+    def keep_views(self, keeper: ViewKeeper, status: Callable[[], Iterable[VirtualRow]]) -> None:
+        """Who looks after materialized views from now on, and the rows of system_views.view_builds."""
+        self.access.keeper = keeper
+        self._system.sources.view_builds = status
 
     # --- planning --------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ keyspace a single sequence: each is decided on the outcome of the one before, wh
 so that "no table uses this type" still holds when the type goes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from belvedere.meta import records
+from belvedere.meta import records, view_records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Update
@@ -90,6 +90,13 @@ class KeyspaceEdit:
         for tablet in () if tablet_map is None else tablet_map.tablets:
             self._delete(records.tablet_key(table.id, tablet.id))
         self._delete(records.table_key(self._name, table.name))
+        if table.view is not None:
+            self._add(*view_records.forgetting(self._state, table.id))
+
+    def begin_build(self, view: Table, base: Table) -> None:
+        """A new view's status, and what is to be done for it."""
+        tablets = self._state.tablet_maps[base.id].tablets
+        self._add(*view_records.beginning(self._state, view, tablets, empty_first=False))
 
     def create_tablets(self, table: Table, count: int, primary: str) -> None:
         """Cut a new table into equal token ranges."""
@@ -111,6 +118,10 @@ class KeyspaceEdit:
     def _delete(self, key: str) -> None:
         self._expect_as_seen(key)
         self._updates[key] = Delete(key)
+
+    def _add(self, asserts: Sequence[Assertion], updates: Sequence[Update]) -> None:
+        self._asserts.update((one.key, one) for one in asserts)
+        self._updates.update((one.key, one) for one in updates)
 
     def _expect_as_seen(self, key: str) -> None:
         entry = self._state.entries.get(key)

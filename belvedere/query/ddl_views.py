@@ -44,6 +44,7 @@ def create_view(
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(view)
     edit.create_tablets(view, initial_tablets(view.options), context.node_id)
+    edit.begin_build(view, base)
     return edit.decide("CREATED", "TABLE", name, ignored_properties(statement.properties))
 
 

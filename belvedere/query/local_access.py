@@ -14,8 +14,11 @@ from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import TabletMap
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
+from belvedere.query.access import ViewKeeper
 from belvedere.query.errors import InvalidRequest
+from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now
 from belvedere.query.partition_locks import PartitionLocks
+from belvedere.query.view_rows import unwrap_partition
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.engine import StorageEngine
@@ -55,6 +58,8 @@ class LocalAccess:
         self._follower: TaskHandle | None = None
         self._closing = False
         self._locks = PartitionLocks()
+        #: Looks after materialized views.
+        self.keeper: ViewKeeper = NoViews()
         self._last_timestamp = 0
 
     # --- the schema's tables as open stores ----------------------------------------------------------
@@ -114,11 +119,13 @@ class LocalAccess:
 
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None:
         route = self._routes.get(table.id)
-        return None if route is None else route.holding(read.token).read_now(read, now)
+        found = None if route is None else route.holding(read.token).read_now(read, now)
+        return found if found is None or table.view is None else unwrap_partition(table, found)
 
     async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
         route = await self._route(table)
-        return await route.holding(read.token).read(read, now)
+        found = await route.holding(read.token).read(read, now)
+        return found if table.view is None else unwrap_partition(table, found)
 
     async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage:
         """One tablet's stretch of the scan; `next` leads on into the following tablet."""
@@ -127,7 +134,17 @@ class LocalAccess:
         page = await store.scan(read, now)
         if page.next is None and store.last_token < read.end_token:
             page.next = (store.last_token + 1, b"")
+        if table.view is not None:
+            for found in page.partitions:
+                unwrap_partition(table, found)
         return page
+
+    def view_warnings(self, view: Table) -> tuple[str, ...]:
+        return self.keeper.warnings(view)
+
+    async def stores(self, table: Table) -> Sequence[TabletStore]:
+        """The table's tablets, in token order."""
+        return (await self._route(table)).stores
 
     # --- writing ---------------------------------------------------------------------------------------
 
@@ -135,25 +152,60 @@ class LocalAccess:
         route = self._routes.get(table.id)
         if route is None or (self._locks.held and self._locks.is_held((table.id, mutation.key))):
             return None
-        return self._engine.write_now(route.holding(mutation.token), mutation)
+        store, makers = route.holding(mutation.token), self.keeper.makers(table)
+        if not makers:
+            return self._engine.write_now(store, mutation)
+        found = kept_now(table, store, mutation, makers)
+        return None if found is None else self._engine.write_together_now([found.as_write()])
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        routed = await self._routed(mutations)
+        for table, _ in mutations:
+            await self._route(table)
         # Nothing is awaited between this look at the locks and the writing.
         if not self._any_locked(mutations):
-            position = self._engine.write_together_now(routed)
-            if position is not None:
-                return position
+            writes = [self._kept_now(table, mutation) for table, mutation in mutations]
+            if None not in writes:
+                position = self._engine.write_together_now([one.as_write() for one in writes if one])
+                if position is not None:
+                    return position
         # With a place in the queue: under a stream of holders, one who looks again may look forever.
         async with self._locks.hold((table.id, mutation.key) for table, mutation in mutations):
-            return await self._engine.write(routed)
+            return await self._write_held(mutations)
 
-    async def _routed(
-        self, mutations: Sequence[tuple[Table, Mutation]]
-    ) -> list[tuple[TabletStore, Mutation]]:
-        return [
-            ((await self._route(table)).holding(mutation.token), mutation) for table, mutation in mutations
-        ]
+    def _kept_now(self, table: Table, mutation: Mutation) -> KeptWrite | None:
+        route = self._routes.get(table.id)
+        if route is None:
+            return None
+        return kept_now(table, route.holding(mutation.token), mutation, self.keeper.makers(table))
+
+    async def _kept(self, table: Table, mutation: Mutation) -> KeptWrite:
+        store = (await self._route(table)).holding(mutation.token)
+        return await kept(table, store, mutation, self.keeper.makers(table), self._write_piece)
+
+    async def _write_held(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
+        """Past the locks, since we hold them."""
+        found = [await self._kept(table, mutation) for table, mutation in mutations]
+        while True:
+            # While this waited, views may have come or gone, or all rows.
+            stale = [index for index, one in enumerate(found) if not one.is_current(self.keeper)]
+            if stale:
+                for index in stale:
+                    found[index] = await self._kept(*mutations[index])
+                continue
+            writes = [one.as_write() for one in found]
+            position = self._engine.write_together_now(writes)
+            if position is not None:
+                return position
+            await self._engine.room(writes)
+
+    async def _write_piece(self, piece: KeptWrite) -> None:
+        """A piece of a large deletion. If it was computed from what is no longer so, it is left to the rest,
+        which is computed anew."""
+        while piece.is_current(self.keeper):
+            if self._engine.write_together_now([piece.as_write()]) is not None:
+                break
+            await self._engine.room([piece.as_write()])
+        await self._runtime.clock.sleep(0)
 
     def _any_locked(self, mutations: Sequence[tuple[Table, Mutation]]) -> bool:
         locks = self._locks
@@ -170,6 +222,13 @@ class LocalAccess:
         await self._engine.durable(position)
 
     async def truncate(self, table: Table) -> None:
+        if self.keeper.makers(table):
+            await self.keeper.truncate(table, lambda: self.truncate_alone(table))
+        else:
+            await self.truncate_alone(table)
+
+    async def truncate_alone(self, table: Table) -> None:
+        """Without a look at views."""
         route = await self._route(table)
         for store in route.stores:
             await self._engine.truncate(store)
@@ -187,5 +246,4 @@ class _Locked:
         return await self._access.read(table, read, now)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
-        """Past the locks, since we hold them."""
-        return await self._access._engine.write(await self._access._routed(mutations))
+        return await self._access._write_held(mutations)

@@ -8,7 +8,7 @@ from belvedere.cql import syntax
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState
 from belvedere.model.schema import Table
-from belvedere.query.access import Execution, Plan
+from belvedere.query.access import Execution, Plan, ViewKeeper
 from belvedere.query.ddl import execute_ddl, is_ddl
 from belvedere.query.ddl_names import check_modifiable, keyspace_of
 from belvedere.query.ddl_views import check_view_statement
@@ -22,11 +22,8 @@ from belvedere.runtime.api import Runtime
 class SchemaAccess(Protocol):
     async def align(self) -> None: ...
     async def truncate(self, table: Table) -> None: ...
-
-
-class ViewKeeper(Protocol):
-    async def created(self, view: Table) -> None:
-        """A view is in the schema and its tablets are open: see to it that it is built."""
+    @property
+    def keeper(self) -> ViewKeeper: ...
 
 
 class HostOptions(Protocol):
@@ -101,9 +98,8 @@ async def _change_schema(statement: syntax.Statement, keyspace: str | None, data
         if isinstance(statement, syntax.CreateMaterializedView):
             view = database.state.table(result.keyspace, result.name)
             # Somebody may have dropped it again meanwhile.
-            keeper: ViewKeeper | None = getattr(database, "views", None)
-            if view is not None and view.view is not None and keeper is not None:
-                await keeper.created(view)
+            if view is not None and view.view is not None:
+                await database.access.keeper.created(view)
     return result
 
 

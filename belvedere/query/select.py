@@ -41,11 +41,28 @@ class SelectPlan:
         return self.selection.columns
 
     def execute(self, execution: Execution) -> Result | Awaitable[Result]:
+        if self.table.view is not None:
+            return self._of_view(execution, execution.access.view_warnings(self.table))
         if self.fast is not None:
             result = self.fast(execution)
             if result is not None:
                 return result
         return SelectRun(self, execution).run()
+
+    def _of_view(self, execution: Execution, warnings: tuple[str, ...]) -> Result | Awaitable[Result]:
+        if self.fast is not None:
+            result = self.fast(execution)
+            if result is not None:
+                result.warnings += warnings
+                return result
+        run = SelectRun(self, execution).run()
+        return _with_warnings(run, warnings) if warnings else run
+
+
+async def _with_warnings(run: Awaitable[Result], warnings: tuple[str, ...]) -> Result:
+    result = await run
+    result.warnings += warnings
+    return result
 
 
 def plan_select(node: Select, schema: SchemaView, keyspace: str | None) -> SelectPlan:

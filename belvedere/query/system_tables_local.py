@@ -8,7 +8,7 @@ from belvedere.meta.state import ClusterState, Node
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import token_of
 from belvedere.query.system_tables_define import as_address, as_uuid, define, stable_uuid, system_keyspace
-from belvedere.query.system_tables_status import status, table_status
+from belvedere.query.system_tables_status import built_views, status, table_status, view_builds
 from belvedere.query.virtual import VirtualRow, VirtualTable
 
 #: What clients may expect of us; cqlsh and drivers look at it.
@@ -44,18 +44,21 @@ class SystemSources:
     #: Facts about this node, and rows of system_views.table_status.
     status: Callable[[], Iterable[tuple[str, str]]] = tuple
     table_status: Callable[[], Iterable[VirtualRow]] = tuple
+    view_builds: Callable[[], Iterable[VirtualRow]] = tuple
 
     def schema_version(self) -> bytes:
         return as_uuid(self.state().schema_digest)
 
 
 def system(sources: SystemSources) -> Keyspace:
-    return system_keyspace("system", [_local(sources), _peers(sources), _peers_v2(sources), *_always_empty()])
+    tables = [_local(sources), _peers(sources), _peers_v2(sources), *_always_empty()]
+    return system_keyspace("system", [*tables, built_views(lambda: sources.view_builds())])
 
 
 def system_views(sources: SystemSources) -> Keyspace:
     tables = [_settings(sources), _clients(sources), _tablets(sources)]
     tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
+    tables.append(view_builds(lambda: sources.view_builds()))
     return system_keyspace("system_views", tables)
 
 
@@ -181,13 +184,6 @@ def _no_rows() -> Iterable[VirtualRow]:
 def _always_empty() -> list[VirtualTable]:
     """Tables that clients ask about and that have nothing to say here."""
     return [
-        define(
-            "system.built_views",
-            "keyspace_name text",
-            "view_name text",
-            "status_replicated boolean",
-            _no_rows,
-        ),
         define("system.IndexInfo", "table_name text", "index_name text", "value blob", _no_rows),
         define(
             "system.size_estimates",

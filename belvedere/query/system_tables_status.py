@@ -1,4 +1,4 @@
-"""`system_views.status` and `system_views.table_status`: what `belvedere status` shows."""
+"""`system_views.status`, `table_status` and `view_builds`: what the command line shows of a node."""
 
 from collections.abc import Callable, Iterable
 
@@ -29,4 +29,36 @@ def table_status(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
         """file_bytes bigint; file_rows bigint; files int; memtable_bytes bigint; tablets int""",
         rows,
         "tablets, files and memory of every table",
+    )
+
+
+def view_builds(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
+    return define(
+        "system_views.view_builds",
+        "keyspace_name text",
+        "view_name text",
+        """base_table_name text; failed_attempts int; last_failure text; ranges int; ranges_done int;
+        rows_read bigint; state text""",
+        rows,
+        "how far every materialized view is built",
+    )
+
+
+def built_views(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
+    """As Cassandra has it: only the views that are built."""
+    return define(
+        "system.built_views",
+        "keyspace_name text",
+        "view_name text",
+        "status_replicated boolean",
+        lambda: (
+            {
+                "keyspace_name": row["keyspace_name"],
+                "view_name": row["view_name"],
+                "status_replicated": True,
+            }
+            for row in rows()
+            if row["state"] == "BUILT"
+        ),
+        "built views",
     )

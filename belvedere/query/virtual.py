@@ -110,6 +110,9 @@ class VirtualAccess:
     ) -> AbstractAsyncContextManager[LockedPartitions]:
         self._refuse()
 
+    def view_warnings(self, view: Table) -> tuple[str, ...]:
+        return ()
+
     async def durable(self, position: int) -> None:
         """Nothing of these tables is logged."""
 

@@ -13,6 +13,7 @@ from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
+from belvedere.views.service import Views
 
 
 class DataDirectoryInUse(Exception):
@@ -23,7 +24,7 @@ class Node:
     """`start`, perhaps `listen`, then `stop`."""
 
     def __init__(
-        self, runtime: Runtime, data: str, lock: Lock, metadata: Metadata, database: Database
+        self, runtime: Runtime, data: str, lock: Lock, metadata: Metadata, database: Database, views: Views
     ) -> None:
         self._runtime = runtime
         self._lock = lock
@@ -31,6 +32,7 @@ class Node:
         self._server: CqlServer | None = None
         self.data = data
         self.database = database
+        self.views = views
 
     @classmethod
     async def start(cls, runtime: Runtime, data: str, options: DatabaseOptions | None = None) -> Self:
@@ -50,11 +52,12 @@ class Node:
             await store.open()
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
+            views = await Views.start(runtime, database)
         except BaseException:
             await metadata.stop()
             await lock.release()
             raise
-        return cls(runtime, data, lock, metadata, database)
+        return cls(runtime, data, lock, metadata, database, views)
 
     async def listen(self, settings: ServerSettings) -> tuple[str, int]:
         """Answer CQL; returns the address."""
@@ -69,6 +72,7 @@ class Node:
         try:
             if self._server is not None:
                 await self._server.stop()
+            await self.views.stop()
             await self.database.close()
         finally:
             try:

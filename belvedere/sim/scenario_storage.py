@@ -19,7 +19,7 @@ from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.scenarios import register
 from belvedere.sim.world import World
-from belvedere.storage.engine import EngineOptions, StorageEngine
+from belvedere.storage.engine import EngineOptions, StorageEngine, Write
 from belvedere.storage.errors import StorageError
 from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN, PartitionRead, RangeRead
 from belvedere.storage.tablet import TabletStore
@@ -179,7 +179,7 @@ class _Node:
         position = self._engine.write_now(store, mutation)
         if position is None:
             self._runtime.sometimes("storage.waited_for_room")
-            position = await self._engine.write([(store, mutation)])
+            position = await self._engine.write([Write(store, mutation)])
         await self._engine.durable(position)
 
     async def _batches(self) -> None:
@@ -188,7 +188,7 @@ class _Node:
             number += 1
             mutations = [self._mutation(key, number) for key in self._batch_keys]
             try:
-                position = await self._engine.write([(self._store(m.token), m) for m in mutations])
+                position = await self._engine.write([Write(self._store(m.token), m) for m in mutations])
                 await self._engine.durable(position)
             except StorageError:
                 await self._runtime.clock.sleep(0.1)

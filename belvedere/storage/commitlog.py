@@ -129,6 +129,11 @@ class CommitLog:
                 yield frame.number, frame.records
         self._next_segment = reader.next_segment
 
+    def continue_after(self, position: int) -> None:
+        """If nothing is left of the log that gave `position`, number new frames beyond it all the same."""
+        if self._written < position and not self._closed:
+            self.durable = self._written = position
+
     async def start(self) -> None:
         """Begin writing. On a full disk the log starts all the same, and takes records when there is room."""
         self._started = True

@@ -94,6 +94,9 @@ class StorageEngine:
                 engine._stores[info.id] = await engine._open_store(table, info)
             engine._index_stores()
             await engine._replay()
+            # Tablets of views remember positions: those must go on, whatever of the log is left.
+            views = (store.flushed_version for store in engine._stores.values() if store.table.view)
+            log.continue_after(max(views, default=0))
             log.on_segment_closed = engine._shrink_log
             await log.start()
         except BaseException:

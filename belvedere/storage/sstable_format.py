@@ -95,7 +95,8 @@ class Layout:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        names = _stored_names(table.select_order)
+        hidden = (column for column in table.columns if column.hidden)
+        names = _stored_names((*table.select_order, *hidden))
         self.partition_key = _stored(table.partition_key, names)
         self.clustering = _stored(table.clustering, names)
         self.statics = _stored(table.statics, names)

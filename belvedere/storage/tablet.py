@@ -27,13 +27,19 @@ from belvedere.storage.manifest import (
 )
 from belvedere.storage.memtable import MemPartition, Memtable
 from belvedere.storage.merge import LiveColumns
-from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
 from belvedere.storage.snapshot import Snapshot
 from belvedere.storage.sstable_format import BuiltSSTable, encode_facts
 from belvedere.storage.sstable_read import SSTable
 from belvedere.storage.sstable_write import build_sstable
-from belvedere.storage.tablet_changes import RowChange, changes_now, changes_waiting
+from belvedere.storage.tablet_changes import (
+    RowChange,
+    changes_now,
+    changes_waiting,
+    newest_stamp,
+    touched,
+)
 from belvedere.storage.tablet_reads import (
     answers_alone,
     candidates,
@@ -101,6 +107,10 @@ class TabletStore:
         #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
         self.flushed_version = 0
         self.truncated_version = 0
+        #: How often all rows went since the tablet was opened: who had read some before must read again.
+        self.truncations = 0
+        #: While this is above 0, rows older than what is here may still arrive: tombstones must stay.
+        self.tombstones_needed = 0
         self._runtime = runtime
         self._log = log
         self._cache = cache
@@ -171,7 +181,19 @@ class TabletStore:
         """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
         if version > self.last_version:
             self.last_version = version
-        self._memory.used += self._active.apply(mutation, position, version, size)
+        if not mutation.is_empty:
+            self._memory.used += self._active.apply(mutation, position, version, size)
+
+    def reserve_version(self, wall_micros: int) -> int:
+        """A commit version of its own: everything written so far is older, everything else is newer."""
+        self.last_version = max(self.last_version + 1, wall_micros)
+        return self.last_version
+
+    async def save_version(self) -> None:
+        """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
+        async with self._changing:
+            self._check_open()
+            await self._commit([], [], self.flushed_version)
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -223,11 +245,20 @@ class TabletStore:
         files = candidates(self._files, mutation.token)
         return changes_now(memory, files, mutation, now, self.columns)
 
-    async def changes(self, mutation: Mutation, now: int) -> list[RowChange]:
-        """The same with disk reads; the partition must be held against other writes."""
+    async def changes(
+        self, mutation: Mutation, now: int, slices: tuple[KeySlice, ...] | None = None
+    ) -> list[RowChange]:
+        """The same with disk reads, or of some `slices` only, which must hold all rows that the mutation
+        writes; the partition must be held against other writes."""
         self._check_open()
         files = candidates(self._files, mutation.token)
-        return await changes_waiting(self._memtables, files, mutation, now, self.columns)
+        looked_at = touched(mutation) if slices is None else slices
+        return await changes_waiting(self._memtables, files, mutation, now, self.columns, looked_at)
+
+    async def newest_stamp(self, token: int, key: bytes, clustering: bytes) -> int:
+        """The largest write time of anything stored of one row, deletions included."""
+        self._check_open()
+        return await newest_stamp(self._memtables, candidates(self._files, token), token, key, clustering)
 
     async def scan(self, read: RangeRead, now: int) -> ScanPage:
         self._check_open()
@@ -379,7 +410,7 @@ class TabletStore:
     def _choose(self, now: int | None) -> list[int] | None:
         facts = [file.facts for file in self._files]
         chosen = choose(facts)
-        if chosen is None and now is not None:
+        if chosen is None and now is not None and not self.tombstones_needed:
             gc_before = now - self.table.gc_grace_seconds
             if any(f.max_second < gc_before and 2 * f.tombstones > f.rows for f in facts):
                 chosen = choose(facts, gc_before=gc_before, oldest_in_memory=self._oldest_in_memory())
@@ -419,6 +450,8 @@ class TabletStore:
         """Tombstones older than this time may go, once their grace is over: nothing outside the inputs is as
         old. Looking through the memtables is only worth it if there are such tombstones."""
         grace = now - self.table.gc_grace_seconds
+        if self.tombstones_needed:
+            return NO_TIMESTAMP
         if not any(file.facts.max_second and file.facts.min_second <= grace for file in inputs):
             return NO_TIMESTAMP
         others = [file for file in self._files if not any(file is chosen for chosen in inputs)]
@@ -448,6 +481,7 @@ class TabletStore:
             self.flushed_version = version
             self._files = ()
             self._forget(doomed)
+            self.truncations += 1
             for file in files:
                 file.retire()
 

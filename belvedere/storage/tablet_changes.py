@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from belvedere.model.mutations import Mutation
-from belvedere.model.rows import Row
+from belvedere.model.rows import NO_TIMESTAMP, Row, newest_timestamp
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.files import LiveFile, Pinned
 from belvedere.storage.memtable import MemPartition, Memtable
@@ -49,6 +49,8 @@ def changes_now(
     columns: LiveColumns,
 ) -> list[RowChange] | None:
     slices = touched(mutation)
+    if not slices:
+        return []
     sources = [partition.stored(slices) for partition in memory]
     for file in files:
         stored = file.sstable.partition_now(mutation.token, mutation.key, slices=slices)
@@ -65,16 +67,40 @@ async def changes_waiting(
     mutation: Mutation,
     now: int,
     columns: LiveColumns,
+    slices: tuple[KeySlice, ...],
 ) -> list[RowChange]:
-    slices = touched(mutation)
-    with Pinned(files):
-        sources = []
-        for file in files:
-            stored = await file.sstable.partition(mutation.token, mutation.key, slices=slices)
-            if stored is not None:
-                sources.append(stored)
-    sources += [partition.stored(slices) for partition in partitions_in(memtables, mutation.key)]
+    """The same from disks, for the rows in some of the stretches that the mutation touches."""
+    if not slices:
+        return []
+    sources = await _sources(memtables, files, mutation.token, mutation.key, slices)
     return _compare(sources, mutation, now, columns)
+
+
+async def _sources(
+    memtables: Sequence[Memtable],
+    files: Sequence[LiveFile],
+    token: int,
+    key: bytes,
+    slices: tuple[KeySlice, ...],
+) -> list[StoredPartition]:
+    found = []
+    with Pinned(files):
+        for file in files:
+            stored = await file.sstable.partition(token, key, slices=slices)
+            if stored is not None:
+                found.append(stored)
+    return found + [partition.stored(slices) for partition in partitions_in(memtables, key)]
+
+
+async def newest_stamp(
+    memtables: Sequence[Memtable], files: Sequence[LiveFile], token: int, key: bytes, clustering: bytes
+) -> int:
+    """The largest write time of anything stored of one row, deletions included; NO_TIMESTAMP if nothing."""
+    slices = (KeySlice(clustering, clustering + b"\0"),)
+    sources = await _sources(memtables, files, token, key, slices)
+    deletion = coverage_of(sources).of(clustering)
+    stamps = [newest_timestamp(row) for source in sources for _, row in source.rows]
+    return max([NO_TIMESTAMP if deletion is None else deletion[0], *stamps])
 
 
 def _compare(

@@ -5,9 +5,9 @@ above a deletion of everything older, 2V; that a base row left a view key is a d
 cell merging makes the newest image win as a whole: view rows resolve by base version alone, in memtables,
 files and compaction, with no code of their own, in whatever order and however often images arrive.
 
-The base's own write times travel in the hidden column `_write_times`; `unwrap` puts them back, so that
-WRITETIME and TTL answer on the view as on the base. Expiry needs nobody's help: an image carries the second
-at which its row stops being in the view, and each cell the second at which it ends.
+The base's own write times travel in the hidden column `_write_times`; `query.view_rows` puts them back, so
+that WRITETIME and TTL answer on the view as on the base. Expiry needs nobody's help: an image carries the
+second at which its row stops being in the view, and each cell the second at which it ends.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from belvedere.cql.parser import parse_where
-from belvedere.model.mutations import Mutation
+from belvedere.model.mutations import Mutation, ViewUpdate
 from belvedere.model.ordering import join_partition_key
 from belvedere.model.rows import AnyCell, Cell, Complex, Row, stamped
 from belvedere.model.schema import WRITE_TIMES, Column, Table
@@ -26,16 +26,13 @@ from belvedere.query.restrictions_relations import read_relations
 from belvedere.query.schema_view import SchemaView
 from belvedere.query.selection_rows import RowView, column_reader
 from belvedere.query.terms import BindCollector
+from belvedere.query.view_rows import RowTimes, Times, encode_times
+from belvedere.storage.tablet_changes import RowChange
 
 NEVER = 2**62
 
-#: (timestamp, ttl, expiry) of a cell of the base.
-_Times = tuple[int, int, int]
-#: Of a row's cells by ordinal; of a collection by path. One number: all cells have this timestamp, no ttl.
-_RowTimes = int | list[_Times | dict[bytes, _Times] | None]
-
-_encode_times = msgspec.msgpack.Encoder().encode
-_decode_times = msgspec.msgpack.Decoder(int | list[_Times | dict[bytes, _Times] | None]).decode
+#: Partition key and clustering key of a view's row.
+Place = tuple[bytes, bytes]
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -74,7 +71,14 @@ class ImageMaker:
         ]
 
     def image(self, token: int, key: bytes, clustering: bytes, row: Row | None, version: int) -> Image | None:
-        """The image of a base row as readers see it (`row` has no tombstones, nothing expired)."""
+        """The image of a base row without tombstones; what has expired may still be in it."""
+        place = self.place(token, key, clustering, row)
+        if place is None or row is None:
+            return None
+        return Image(token_of(place[0]), *place, self._image_row(row, version))
+
+    def place(self, token: int, key: bytes, clustering: bytes, row: Row | None) -> Place | None:
+        """Under which key the row stands in the view, if it does."""
         if row is None:
             return None
         seen = RowView(self.base, token, key, None, clustering, row)
@@ -85,14 +89,28 @@ class ImageMaker:
         if None in parts or None in inner:
             return None
         view_key = join_partition_key(parts)  # type: ignore[arg-type]
-        view_clustering = self.view.clustering_order.encode(inner)  # type: ignore[arg-type]
-        return Image(token_of(view_key), view_key, view_clustering, self._image_row(row, version))
+        return view_key, self.view.clustering_order.encode(inner)  # type: ignore[arg-type]
+
+    def updates(self, token: int, key: bytes, change: RowChange, version: int) -> list[ViewUpdate]:
+        """What the change of one base row does to the view: leave the old key, stand under the new one."""
+        before = self.place(token, key, change.clustering, change.before)
+        after = self.image(token, key, change.clustering, change.after, version)
+        found = []
+        if before is not None and (after is None or before != (after.key, after.clustering)):
+            found.append(removal(self.view, before, version))
+        if after is not None:
+            found.append(self.arrival(after))
+        return found
+
+    def arrival(self, image: Image) -> ViewUpdate:
+        row = (image.clustering, image.row)
+        return ViewUpdate(self.view.id, Mutation(self.view.id, image.token, image.key, [row]))
 
     def _image_row(self, row: Row, version: int) -> Row:
         stamp, until = 2 * version + 1, self._until(row)
         ttl, expiry = (1, until) if until < NEVER else (0, 0)
         cells: list[AnyCell] = [None] * self._width
-        times: list[_Times | dict[bytes, _Times] | None] = [None] * self._width
+        times: list[Times | dict[bytes, Times] | None] = [None] * self._width
         for source, target in self._cells:
             cell = row.cells[source] if source < len(row.cells) else None
             if cell is None:
@@ -107,7 +125,7 @@ class ImageMaker:
                 times[target] = spelled[1:]
                 capped = _capped(spelled, stamp, until)
                 cells[target] = capped[0] if _ends(capped) == until else capped
-        cells[self._hidden] = _encode_times(_shortened(times))
+        cells[self._hidden] = encode_times(_shortened(times))
         return Row(stamp, ttl, expiry, True, (2 * version, version // 1_000_000), cells)
 
     def _until(self, row: Row) -> int:
@@ -127,47 +145,10 @@ class ImageMaker:
         return min(until, exists)
 
 
-def updates(maker: ImageMaker, before: Image | None, after: Image | None, version: int) -> list[Mutation]:
-    """What a change of one base row does to the view: leave the old key, stand under the new one."""
-    view, found = maker.view.id, []
-    if before is not None and (after is None or _place(before) != _place(after)):
-        gone = Row(0, 0, 0, False, (2 * version + 1, version // 1_000_000), [])
-        found.append(Mutation(view, before.token, before.key, [(before.clustering, gone)]))
-    if after is not None:
-        found.append(Mutation(view, after.token, after.key, [(after.clustering, after.row)]))
-    return found
-
-
-def unwrap(row: Row, hidden: int) -> Row:
-    """A view's row with the base's write times in place of image stamps."""
-    encoded = row.cells[hidden] if hidden < len(row.cells) else None
-    if encoded is None:
-        return row
-    assert isinstance(encoded, bytes | tuple)
-    raw = encoded if isinstance(encoded, bytes) else encoded[0]
-    assert raw is not None
-    times: _RowTimes = _decode_times(raw)
-    cells = list(row.cells)
-    cells[hidden] = None
-    if isinstance(times, int):
-        return Row(times, 0, 0, row.live, None, cells)
-    for ordinal, own in enumerate(times):
-        cell = cells[ordinal] if ordinal < len(cells) else None
-        if cell is None or own is None:
-            continue
-        if isinstance(cell, Complex):
-            assert isinstance(own, dict)
-            cells[ordinal] = Complex(
-                None, {path: (item[0], *own[path]) for path, item in cell.items.items()}
-            )
-        else:
-            assert isinstance(own, tuple)
-            cells[ordinal] = (cell if isinstance(cell, bytes) else cell[0], *own)
-    return Row(row.timestamp, row.ttl, row.expiry, row.live, None, cells)
-
-
-def _place(image: Image) -> tuple[bytes, bytes]:
-    return image.key, image.clustering
+def removal(view: Table, place: Place, version: int) -> ViewUpdate:
+    """No base row stands here any more since this version."""
+    gone = Row(0, 0, 0, False, (2 * version + 1, version // 1_000_000), [])
+    return ViewUpdate(view.id, Mutation(view.id, token_of(place[0]), place[0], [(place[1], gone)]))
 
 
 def _ends(cell: Cell) -> int:
@@ -180,7 +161,7 @@ def _capped(cell: Cell, stamp: int, until: int) -> Cell:
     return (cell[0], stamp, cell[2] or 1, ends) if ends < NEVER else (cell[0], stamp, 0, 0)
 
 
-def _shortened(times: list[_Times | dict[bytes, _Times] | None]) -> _RowTimes:
+def _shortened(times: list[Times | dict[bytes, Times] | None]) -> RowTimes:
     """One number where one says it all: the row that one INSERT wrote."""
     given = [own for own in times if own is not None]
     first = given[0] if given else (0, 0, 0)

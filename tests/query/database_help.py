@@ -11,6 +11,7 @@ from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result
 from belvedere.sim.world import World
 from belvedere.storage.engine import EngineOptions
+from belvedere.views.service import Views
 from tests.query.fake_access import decoded
 
 T = TypeVar("T")
@@ -19,8 +20,9 @@ T = TypeVar("T")
 class Client:
     """Statements in, Python values out, on one database."""
 
-    def __init__(self, database: Database, store: MemoryStore) -> None:
+    def __init__(self, database: Database, store: MemoryStore, views: Views) -> None:
         self.database = database
+        self.views = views
         self.store = store
         self.runtime = database.runtime
 
@@ -48,11 +50,13 @@ def with_database(
             await metadata.start()
             options = DatabaseOptions(storage=storage or EngineOptions())
             database = await Database.open(runtime, "data/node", metadata, options)
-            client = Client(database, store)
+            views = await Views.start(runtime, database)
+            client = Client(database, store, views)
             await client.run(
                 "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
             )
             found = await use(client)
+            await views.stop()
             await database.close()
             await metadata.stop()
             return found

@@ -147,6 +147,9 @@ class FakeAccess:
     async def durable(self, position: int) -> None:
         assert position <= len(self.log)
 
+    def view_warnings(self, view: Table) -> tuple[str, ...]:
+        return ()
+
     async def truncate(self, table: Table) -> None:
         self.tables.pop(table.id, None)
 

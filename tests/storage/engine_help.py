@@ -8,7 +8,7 @@ from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
-from belvedere.storage.engine import EngineOptions, StorageEngine
+from belvedere.storage.engine import EngineOptions, StorageEngine, Write
 from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN
 from belvedere.storage.tablet import TabletStore
 
@@ -65,7 +65,7 @@ async def write(engine: StorageEngine, mutation: Mutation) -> int:
     store = store_for(engine, mutation.token)
     position = engine.write_now(store, mutation)
     if position is None:
-        position = await engine.write([(store, mutation)])
+        position = await engine.write([Write(store, mutation)])
     await engine.durable(position)
     return position
 

@@ -15,7 +15,7 @@ from belvedere.runtime.errors import AlreadyLocked
 from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
-from belvedere.storage.engine import StorageEngine
+from belvedere.storage.engine import StorageEngine, Write
 from belvedere.storage.errors import (
     Dropped,
     LogBroken,
@@ -136,7 +136,7 @@ def test_random_writes_flushes_compactions_and_restarts_against_the_model(seed: 
                 model.apply(mutation)
             elif roll < 0.80:
                 batch = [writes.mutation() for _ in range(3)]
-                routed = [(store_for(engine, m.token), m) for m in batch]
+                routed = [Write(store_for(engine, m.token), m) for m in batch]
                 await engine.durable(await engine.write(routed))
                 for mutation in batch:
                     model.apply(mutation)
@@ -296,7 +296,7 @@ def test_a_batch_over_tablets_survives_whole_or_not_at_all() -> None:
             value += 1
             row = Row(value, 0, 0, True, None, [b"%d" % value])
             batch = [Mutation(table.id, token_of(key), key, [(b"", row)]) for key in keys]
-            position = await engine.write([(store_for(engine, m.token), m) for m in batch])
+            position = await engine.write([Write(store_for(engine, m.token), m) for m in batch])
             if runtime.random.random() < 0.3:
                 await engine.durable(position)
 
@@ -569,7 +569,7 @@ def test_tables_come_and_go() -> None:
             await engine.align({one.id: one, two.id: two}, maps)
             store = engine.store(10)
             mutation = next(m for n in range(99) if (m := plain(two, n)).token <= store.last_token)
-            await engine.durable(await engine.write([(store, mutation)]))
+            await engine.durable(await engine.write([Write(store, mutation)]))
             await engine.flush()
             position = engine.write_now(store, mutation)
             assert position is not None
@@ -579,7 +579,7 @@ def test_tables_come_and_go() -> None:
             with pytest.raises(Dropped):
                 engine.write_now(store, mutation)
             with pytest.raises(Dropped):
-                await engine.write([(store, mutation)])
+                await engine.write([Write(store, mutation)])
             for path, facts in snapshot.files:
                 assert await runtime.disk.size(path) == facts.size
             snapshot.release()
@@ -646,7 +646,7 @@ def test_a_mutation_larger_than_the_log_takes_is_refused() -> None:
                 await write(engine, plain(table, 1, 9000))
             store = engine.store(1)
             with pytest.raises(MutationTooLarge):
-                await engine.write([(store, plain(table, 1, 3000)) for _ in range(4)])
+                await engine.write([Write(store, plain(table, 1, 3000)) for _ in range(4)])
             await write(engine, plain(table, 2))
 
         await runtime.perform(life())

@@ -10,7 +10,7 @@ from belvedere.model.rows import Row
 from belvedere.model.token import token_of
 from belvedere.runtime.real import RealRuntime
 from belvedere.storage.commitlog import SyncPolicy
-from belvedere.storage.engine import EngineOptions, StorageEngine
+from belvedere.storage.engine import EngineOptions, StorageEngine, Write
 from belvedere.storage.reads import PartitionRead, RangeRead
 from tests.storage.engine_help import store_for, tablets_of
 from tests.storage.storage_model import make_table, wire_int
@@ -35,7 +35,7 @@ async def write_some(engine: StorageEngine, numbers: range, value: bytes) -> Non
         store = store_for(engine, mutation.token)
         position = engine.write_now(store, mutation)
         if position is None:
-            position = await engine.write([(store, mutation)])
+            position = await engine.write([Write(store, mutation)])
         await engine.durable(position)
 
 

@@ -18,8 +18,9 @@ from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
-from belvedere.storage.engine import EngineOptions
+from belvedere.storage.engine import EngineOptions, Write
 from belvedere.storage.tablet import TabletStore
+from belvedere.views.service import Views
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class Node:
         self.runtime: SimRuntime
         self.metadata: Metadata
         self.database: Database
+        self.views: Views
 
     async def boot(self) -> None:
         self.runtime = self.world.boot(MACHINE)
@@ -71,6 +73,7 @@ class Node:
         await self.metadata.start()
         options = DatabaseOptions(storage=self.options)
         self.database = await Database.open(self.runtime, "data/node", self.metadata, options)
+        self.views = await Views.start(self.runtime, self.database)
         _watch_stamps(self.database)
 
     def crash(self, *, lose_unsynced: bool) -> None:
@@ -91,6 +94,7 @@ class Node:
             raise
 
     async def _close(self) -> None:
+        await self.views.stop()
         await self.database.close()
         await self.metadata.stop()
 
@@ -176,7 +180,7 @@ def _bound(value: bytes | Unset | None) -> BoundValue:
 def _watch_stamps(database: Database) -> None:
     """Note which write times the node gives out, and to whom: the model cannot know them otherwise."""
     access, engine = database.access, database.engine
-    give, write, write_now = access.next_timestamp, engine._write_together, engine.write_now
+    give, write, write_now = access.next_timestamp, engine.write_together_now, engine.write_now
 
     def next_timestamp() -> int:
         given = give()
@@ -185,10 +189,10 @@ def _watch_stamps(database: Database) -> None:
             request.stamps.append(given)
         return given
 
-    def writing(writes: Sequence[tuple[TabletStore, Mutation]]) -> int | None:
+    def writing(writes: Sequence[Write]) -> int | None:
         request = _request.get()
         if request is not None:
-            request.written += [_time_of(mutation) for _, mutation in writes]
+            request.written += [_time_of(one.mutation) for one in writes]
         return write(writes)
 
     def writing_now(store: TabletStore, mutation: Mutation) -> int | None:
@@ -198,7 +202,7 @@ def _watch_stamps(database: Database) -> None:
         return write_now(store, mutation)
 
     access.next_timestamp = next_timestamp  # type: ignore[method-assign]
-    engine._write_together = writing  # type: ignore[method-assign]
+    engine.write_together_now = writing  # type: ignore[method-assign]
     engine.write_now = writing_now  # type: ignore[method-assign]
 
 

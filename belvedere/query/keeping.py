@@ -1,0 +1,149 @@
+"""Writes to tables that have materialized views: what changes, row by row, goes along in the same record.
+
+What a write changes is computed from what is stored, so the partition must not change between that and the
+writing: either both happen in one step, or the partition is held. And neither must the views: a write that
+waited for a disk or for room checks again that what it computed is still all there is to say (`is_current`).
+
+The rows before and after are compared as if time stood still at second 0, nothing expired: images carry
+their own expiry, so what they say follows from what is stored alone, whatever a clock does.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from belvedere.model.mutations import Mutation, RangeDeletion, ViewUpdate
+from belvedere.model.ordering import ABOVE
+from belvedere.model.schema import Table
+from belvedere.query.access import ViewKeeper, ViewMaker
+from belvedere.query.errors import InvalidRequest
+from belvedere.storage.deletions import disjoint
+from belvedere.storage.engine import Write
+from belvedere.storage.reads import KeySlice, PartitionRead
+from belvedere.storage.tablet import TabletStore
+from belvedere.storage.tablet_changes import RowChange, touched
+
+#: The second at which nothing has expired.
+ALWAYS = 0
+#: Of a deletion of more rows than these, the rows go in pieces, each with its view updates.
+DELETED_AT_ONCE = 500
+
+WriteOne = Callable[["KeptWrite"], Awaitable[None]]
+
+
+class NoViews:
+    """Stands in until somebody looks after views."""
+
+    def makers(self, table: Table) -> Sequence[ViewMaker]:
+        return ()
+
+    def warnings(self, view: Table) -> tuple[str, ...]:
+        raise InvalidRequest(f"Materialized view {view.full_name} cannot be read: nothing here keeps views")
+
+    async def created(self, view: Table) -> None:
+        """Nobody builds it."""
+
+    async def truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
+        await truncate()
+
+
+@dataclass(slots=True)
+class KeptWrite:
+    """A mutation and what it changes for the views of its table."""
+
+    table: Table
+    store: TabletStore
+    mutation: Mutation
+    makers: Sequence[ViewMaker]
+    changes: Sequence[RowChange] = ()
+    #: `store.truncations` when the changes were computed.
+    truncations: int = 0
+
+    def is_current(self, keeper: ViewKeeper) -> bool:
+        makers = keeper.makers(self.table)
+        if not makers:
+            return True
+        return makers is self.makers and self.truncations == self.store.truncations
+
+    def as_write(self) -> Write:
+        return Write(self.store, self.mutation, self._derive if self.changes else None)
+
+    def _derive(self, version: int) -> list[ViewUpdate]:
+        token, key = self.mutation.token, self.mutation.key
+        return [
+            update
+            for change in self.changes
+            for maker in self.makers
+            for update in maker.updates(token, key, change, version)
+        ]
+
+
+def kept_now(
+    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker]
+) -> KeptWrite | None:
+    """The write if all that it needs to know is in memory, and not too much."""
+    if not makers:
+        return KeptWrite(table, store, mutation, makers)
+    if _deletes_many(table, mutation):
+        return None
+    changes = store.changes_now(mutation, ALWAYS)
+    if changes is None:
+        return None
+    return KeptWrite(table, store, mutation, makers, _real(changes), store.truncations)
+
+
+async def kept(
+    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker], write: WriteOne
+) -> KeptWrite:
+    """The write, with whatever waiting that takes; the partition is held. `write` writes a piece of a
+    deletion of very many rows, and returns when the next one may come."""
+    if not makers:
+        return KeptWrite(table, store, mutation, makers)
+    slices = None
+    if _deletes_many(table, mutation):
+        slices = await _delete_most(table, store, mutation, makers, write)
+    truncations = store.truncations
+    changes = _real(await store.changes(mutation, ALWAYS, slices))
+    return KeptWrite(table, store, mutation, makers, changes, truncations)
+
+
+def _deletes_many(table: Table, mutation: Mutation) -> bool:
+    return bool(mutation.ranges or (mutation.deletion is not None and table.clustering))
+
+
+def _real(changes: Sequence[RowChange]) -> list[RowChange]:
+    return [change for change in changes if change.before != change.after]
+
+
+async def _delete_most(
+    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker], write: WriteOne
+) -> tuple[KeySlice, ...]:
+    """Delete all but the last few rows that a mutation deletes, as it would. Returns where the mutation
+    still changes something.
+
+    Readers may see some rows gone before others; that is the price of memory that does not grow with rows.
+    """
+    ranges = disjoint(mutation.ranges)
+    if mutation.deletion is not None:
+        ranges = disjoint([*ranges, RangeDeletion(b"", ABOVE, mutation.deletion)])
+    left: list[RangeDeletion] = []
+    few = 0
+    for whole in ranges:
+        start: bytes | None = whole.start
+        while start is not None:
+            read = PartitionRead(
+                mutation.token, mutation.key, (KeySlice(start, whole.end),), limit=DELETED_AT_ONCE
+            )
+            found = await store.read(read, ALWAYS)
+            if not found.more and few + len(found.rows) <= DELETED_AT_ONCE:
+                left.append(RangeDeletion(start, whole.end, whole.deletion))
+                few += len(found.rows)
+                break
+            end = found.rows[-1][0] + b"\0" if found.more else whole.end
+            piece = RangeDeletion(start, end, whole.deletion)
+            part = Mutation(table.id, mutation.token, mutation.key, [], ranges=[piece])
+            truncations = store.truncations
+            changes = _real(await store.changes(part, ALWAYS))
+            if changes:
+                await write(KeptWrite(table, store, part, makers, changes, truncations))
+            start = end if found.more else None
+    return touched(Mutation(table.id, mutation.token, mutation.key, mutation.rows, ranges=left))

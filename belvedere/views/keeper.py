@@ -1,0 +1,50 @@
+"""Which views a table has now, ready to be asked what a change of one of its rows does to them."""
+
+from collections.abc import Callable
+
+from belvedere.meta.state import ClusterState
+from belvedere.model.schema import Keyspace, Table
+from belvedere.query.schema_view import KeyspacesView
+from belvedere.views.images import ImageMaker
+
+Makers = tuple[ImageMaker, ...]
+
+
+class MakerCache:
+    """Image makers by base table, made anew when the keyspace changes."""
+
+    def __init__(self, state: Callable[[], ClusterState]) -> None:
+        self._state = state
+        self._known: dict[bytes, tuple[Keyspace, Makers]] = {}
+
+    def makers(self, table: Table) -> Makers:
+        state = self._state()
+        keyspace = state.keyspaces.get(table.keyspace)
+        known = self._known.get(table.id)
+        if known is not None and known[0] is keyspace:
+            return known[1]
+        if keyspace is None:
+            self._known.pop(table.id, None)
+            return ()
+        made = self._make(state, keyspace, table)
+        if known is not None and _same(known[1], made):
+            made = known[1]
+        self._known[table.id] = (keyspace, made)
+        return made
+
+    def _make(self, state: ClusterState, keyspace: Keyspace, table: Table) -> Makers:
+        # The table as it is now: who asks may have been planned before it changed.
+        base = keyspace.tables.get(table.name)
+        if base is None or base.id != table.id:
+            base = state.tables_by_id.get(table.id)
+        if base is None:
+            return ()
+        schema = KeyspacesView(state.keyspaces)
+        return tuple(ImageMaker(base, view, schema) for view in keyspace.views_of(base))
+
+
+def _same(left: Makers, right: Makers) -> bool:
+    """Whether nothing changed for these makers: the state shares definitions that did not change."""
+    return len(left) == len(right) and all(
+        one.base is other.base and one.view is other.view for one, other in zip(left, right, strict=True)
+    )

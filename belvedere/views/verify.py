@@ -1,0 +1,259 @@
+"""Is a view equal to its base? Compared row by row while writes go on, and put right if asked to.
+
+A first look takes no locks. Only where it finds something wrong is the row's partition in the base held, and
+both sides are read again: what is wrong then is wrong, since a write changes a row and its images at once.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from belvedere.model.mutations import ViewUpdate
+from belvedere.model.ordering import join_partition_key
+from belvedere.model.rows import Complex, Row, stamped, visible
+from belvedere.model.schema import WRITE_TIMES, Table
+from belvedere.model.token import token_of
+from belvedere.query.keeping import ALWAYS
+from belvedere.query.local_access import LocalAccess
+from belvedere.query.select_source import RangeSource
+from belvedere.query.selection_rows import RowView, column_reader
+from belvedere.query.view_rows import unwrap
+from belvedere.runtime.api import Runtime
+from belvedere.storage.engine import StorageEngine
+from belvedere.storage.reads import EVERYTHING, MAX_TOKEN, MIN_TOKEN, PartitionRead
+from belvedere.storage.tablet import TabletStore
+from belvedere.views.build import RangeChanged, ViewWriter
+from belvedere.views.images import Image, ImageMaker, Place, removal
+
+Kind = Literal["missing", "orphaned", "different"]
+
+#: Examples kept of each kind.
+MAX_EXAMPLES = 10
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row that is wrong, by the values of the view's key columns, as CQL literals."""
+
+    kind: Kind
+    key: tuple[tuple[str, str], ...]
+    expected: tuple[tuple[str, str], ...] = ()
+    found: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    base_rows: int = 0
+    view_rows: int = 0
+    missing: int = 0
+    orphaned: int = 0
+    different: int = 0
+    repaired: int = 0
+    #: Found wrong and still wrong after an attempt to repair.
+    unrepaired: int = 0
+    examples: list[Finding] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> int:
+        return self.missing + self.orphaned + self.different
+
+    def add(self, finding: Finding) -> None:
+        setattr(self, finding.kind, getattr(self, finding.kind) + 1)
+        if sum(one.kind == finding.kind for one in self.examples) < MAX_EXAMPLES:
+            self.examples.append(finding)
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseRow:
+    token: int
+    key: bytes
+    clustering: bytes
+
+
+class Verification:
+    """One comparison of one view with its base."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        engine: StorageEngine,
+        access: LocalAccess,
+        maker: ImageMaker,
+        repair: bool = False,
+    ) -> None:
+        self._runtime, self._engine, self._access = runtime, engine, access
+        self._maker, self._repair = maker, repair
+        self._base, self._view = maker.base, maker.view
+        #: The same tablets, whose rows are read as they are stored.
+        self._raw = replace(maker.view, view=None)
+        self._hidden = maker.view.by_name[WRITE_TIMES].position
+        view_columns = maker.view.by_name
+        self._key_readers = [column_reader(view_columns[c.name]) for c in self._base.partition_key]
+        self._clustering_readers = [column_reader(view_columns[c.name]) for c in self._base.clustering]
+        self._report = Report()
+
+    async def run(self) -> Report:
+        await self._from_base()
+        await self._from_view()
+        return self._report
+
+    async def _from_base(self) -> None:
+        """What should be in the view and is not, or differs."""
+        source = self._source(raw_view=False, now=ALWAYS)
+        while (batch := await source.next(_PAGE)) is not None:
+            for clustering, row in batch.rows:
+                self._report.base_rows += 1
+                image = self._maker.image(batch.token, batch.key, clustering, row, 0)
+                if image is None:
+                    continue
+                found = await self._stored((image.key, image.clustering))
+                if self._judge(image.row, found, self._now()) is not None:
+                    await self._look_again(_BaseRow(batch.token, batch.key, clustering), None)
+            await self._runtime.clock.sleep(0)
+
+    async def _from_view(self) -> None:
+        """What is in the view and should not be."""
+        source = self._source(raw_view=True, now=self._now())
+        while (batch := await source.next(_PAGE)) is not None:
+            for clustering, row in batch.rows:
+                self._report.view_rows += 1
+                place = (batch.key, clustering)
+                home = self._home(batch.token, place, row)
+                image = await self._image_of(home)
+                if image is None or (image.key, image.clustering) != place or not self._seen(image.row):
+                    await self._look_again(home, place)
+            await self._runtime.clock.sleep(0)
+
+    def _source(self, *, raw_view: bool, now: int) -> RangeSource:
+        table = self._raw if raw_view else self._base
+        return RangeSource(
+            self._access, table, (MIN_TOKEN, MAX_TOKEN), EVERYTHING,
+            reverse=False, now=now, partition_limit=0, state=None,
+        )  # fmt: skip
+
+    def _now(self) -> int:
+        return self._runtime.clock.wall_micros() // 1_000_000
+
+    def _seen(self, row: Row) -> bool:
+        return visible(row, self._now()) is not None
+
+    def _home(self, token: int, place: Place, row: Row) -> _BaseRow:
+        """The base row that a view's row is of: its key is part of the view's key."""
+        seen = RowView(self._view, token, place[0], None, place[1], row)
+        parts = [read(seen) for read in self._key_readers]
+        inner = [read(seen) for read in self._clustering_readers]
+        key = join_partition_key(parts)  # type: ignore[arg-type]
+        clustering = self._base.clustering_order.encode(inner)  # type: ignore[arg-type]
+        return _BaseRow(token_of(key), key, clustering)
+
+    async def _image_of(self, home: _BaseRow, version: int = 0) -> Image | None:
+        read = PartitionRead(home.token, home.key, row=home.clustering)
+        found = await self._access.read(self._base, read, ALWAYS)
+        row = found.rows[0][1] if found.rows else None
+        return self._maker.image(home.token, home.key, home.clustering, row, version)
+
+    async def _stored(self, place: Place) -> Row | None:
+        """What the view stores under a key, with its stamps."""
+        read = PartitionRead(token_of(place[0]), place[0], row=place[1])
+        found = await self._access.read(self._raw, read, ALWAYS)
+        return found.rows[0][1] if found.rows else None
+
+    def _judge(self, expected: Row | None, found: Row | None, now: int) -> Kind | None:
+        wanted = None if expected is None else visible(expected, now)
+        there = None if found is None else visible(found, now)
+        if wanted is None:
+            return None if there is None else "orphaned"
+        if there is None:
+            return "missing"
+        same = _told(wanted, self._hidden) == _told(there, self._hidden)
+        return None if same else "different"
+
+    # --- under the lock ------------------------------------------------------------------------------
+
+    async def _look_again(self, home: _BaseRow, place: Place | None) -> None:
+        """Once more with the base row's partition held; `place` is where the view has the row."""
+        async with self._access.lock([(self._base, home.key)]):
+            image = await self._image_of(home)
+            if image is not None:
+                own = (image.key, image.clustering)
+                if place is None or place == own:
+                    await self._compare(home, own, image)
+                    return
+            if place is not None:
+                await self._compare(home, place, None)
+
+    async def _compare(self, home: _BaseRow, place: Place, expected: Image | None) -> None:
+        found = await self._stored(place)
+        wanted = None if expected is None else expected.row
+        kind = self._judge(wanted, found, self._now())
+        if kind is None:
+            return
+        self._report.add(self._finding(kind, place, wanted, found))
+        if self._repair:
+            right = await self._put_right(home, place, kind)
+            self._report.repaired += right
+            self._report.unrepaired += not right
+
+    async def _put_right(self, home: _BaseRow, place: Place, kind: Kind) -> bool:
+        store = await self._store(self._base, home.token)
+        writer = ViewWriter(self._runtime, self._engine, store)
+        # Newer than what is there, even if that came from nowhere with a stamp out of the future.
+        token = token_of(place[0])
+        newest = await (await self._store(self._view, token)).newest_stamp(token, *place)
+        version = await writer.version(at_least=newest // 2 + 1)
+        if kind == "orphaned":
+            update: ViewUpdate = removal(self._view, place, version)
+        else:
+            image = await self._image_of(home, version)
+            assert image is not None  # The partition is held.
+            update = self._maker.arrival(image)
+        try:
+            await writer.write([update])
+        except RangeChanged:
+            return False
+        await self._engine.durable(writer.position)
+        image = None if kind == "orphaned" else await self._image_of(home)
+        wanted = None if image is None else image.row
+        return self._judge(wanted, await self._stored(place), self._now()) is None
+
+    async def _store(self, table: Table, token: int) -> TabletStore:
+        stores = await self._access.stores(table)
+        return next(store for store in stores if store.first_token <= token <= store.last_token)
+
+    # --- for people ----------------------------------------------------------------------------------
+
+    def _finding(self, kind: Kind, place: Place, expected: Row | None, found: Row | None) -> Finding:
+        key_columns = (*self._view.partition_key, *self._view.clustering)
+        keys = self._texts(place, Row(0, 0, 0, True, None, []), {c.name for c in key_columns})
+        others = {c.name for c in self._view.regulars if not c.hidden}
+        sides = [
+            () if row is None else self._texts(place, row, others)
+            for row in (None if kind == "orphaned" else expected, found)
+        ]
+        return Finding(kind, keys, sides[0], sides[1])
+
+    def _texts(self, place: Place, row: Row, names: set[str]) -> tuple[tuple[str, str], ...]:
+        seen = RowView(self._view, token_of(place[0]), place[0], None, place[1], row)
+        texts = []
+        for column in self._view.columns:
+            if column.name in names:
+                value = column_reader(column)(seen)
+                shown = "null" if value is None else str(column.type.decode(value))
+                texts.append((column.name, shown))
+        return tuple(texts)
+
+
+def _told(row: Row, hidden: int) -> tuple[object, ...]:
+    """All that a reader can learn of a view's row, now or later: values, write times, when they end."""
+    base = unwrap(row, hidden)
+    cells: dict[object, object] = {}
+    for ordinal, cell in enumerate(row.cells):
+        told = base.cells[ordinal] if ordinal < len(base.cells) else None
+        if cell is None or told is None or ordinal == hidden:
+            continue
+        if isinstance(cell, Complex) and isinstance(told, Complex):
+            for path, item in cell.items.items():
+                cells[ordinal, path] = (told.items[path], item[3])
+        elif not isinstance(cell, Complex) and not isinstance(told, Complex):
+            cells[ordinal] = (stamped(base, told), stamped(row, cell)[3])
+    return row.live, row.expiry if row.ttl else 0, cells
