@@ -99,7 +99,7 @@ class Views:
         if base is None or options.get("hold") == "true" or options.get("wait") == "false":
             return
         if options.get("wait") == "true" or await self._estimated_rows(base) < SMALL_BASE:
-            await self._until_built(view)
+            await self.until_built(view)
 
     async def truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
         """The views are begun again from nothing, whatever happens in between: first that is written down,
@@ -115,13 +115,13 @@ class Views:
                 self._post(decisions.TruncationEnded(base.id))
         for maker in self.makers(base):
             if status.build_options(maker.view).get("hold") != "true":
-                await self._until_built(maker.view, patient=True)
+                await self.until_built(maker.view, patient=True)
 
     async def _estimated_rows(self, base: Table) -> int:
         found = [store.statistics() for store in await self._access.stores(base)]
         return sum(one["file_rows"] + one["memtable_bytes"] // _MEMORY_PER_ROW for one in found)
 
-    async def _until_built(self, view: Table, *, patient: bool = False) -> None:
+    async def until_built(self, view: Table, *, patient: bool = False) -> None:
         """Return when the view is built, or dropped. Unless `patient`, a failure ends the waiting."""
         while True:
             known = view_records.status_of(self._database.state, view.id)
