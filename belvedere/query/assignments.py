@@ -8,6 +8,7 @@ from belvedere.model.rows import NO_TIMESTAMP, AnyCell, Cell, Complex, Row
 from belvedere.model.schema import Column
 from belvedere.model.types import ListType, MapType, SetType, UserType
 from belvedere.query.access import Execution, Unset
+from belvedere.query.collections_out import cell_path
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.list_paths import ListPaths
 from belvedere.query.terms import TermValue
@@ -157,9 +158,9 @@ def add_elements(column: Column, value: bytes, context: WriteContext, draft: Row
         elements = type_.elements(value)
         pairs = list(zip(context.paths.after(len(elements)), elements, strict=True))
     elif isinstance(type_, SetType):
-        pairs = [(element, b"") for element in type_.elements(value)]
+        pairs = [(cell_path(type_.element, element), b"") for element in type_.elements(value)]
     elif isinstance(type_, MapType):
-        pairs = type_.elements(value)
+        pairs = [(cell_path(type_.key, key), element) for key, element in type_.elements(value)]
     else:
         assert isinstance(type_, UserType)
         pairs = [

@@ -7,7 +7,7 @@ from belvedere.model.schema import Column
 from belvedere.model.types import ListType, MapType, SetType
 from belvedere.query.access import BoundValue, Unset
 from belvedere.query.assignments import RowDraft, WriteContext, check_path, field_path
-from belvedere.query.collections_out import sorted_items
+from belvedere.query.collections_out import cell_path, element_type, sorted_items
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.terms import TermValue, not_null
 
@@ -26,6 +26,9 @@ class SetMapEntry:
         value = self.term.evaluate(context.execution)
         if isinstance(value, Unset):
             return
+        type_ = self.column.type
+        assert isinstance(type_, MapType)
+        key = cell_path(type_.key, key)
         check_path(key)
         draft.complex(self.column).items[key] = context.tombstone() if value is None else context.live(value)
 
@@ -79,8 +82,10 @@ class RemoveKeys:
             return
         if keys:
             items = draft.complex(self.column).items
+            type_ = self.column.type
+            assert isinstance(type_, SetType | MapType)
             for key in keys:
-                items[key] = context.tombstone()
+                items[cell_path(element_type(type_), key)] = context.tombstone()
 
     def _one(self, value: BoundValue) -> bytes:
         what = "map key" if isinstance(self.column.type, MapType) else "set element"

@@ -1,7 +1,24 @@
 """Cells of non-frozen collections and user types, put together into one wire value."""
 
+from functools import lru_cache
+
 from belvedere.model.rows import Cell, Complex
 from belvedere.model.types import TIMEUUID, CQLType, ListType, MapType, SetType, UserType
+
+
+@lru_cache(maxsize=4096)
+def _has_decimals(type_: CQLType) -> bool:
+    return any(inner.name == "decimal" for inner in type_.walk())
+
+
+def element_type(type_: SetType | MapType) -> CQLType:
+    """The type of what tells the cells of a set or map apart."""
+    return type_.key if isinstance(type_, MapType) else type_.element
+
+
+def cell_path(type_: CQLType, element: bytes) -> bytes:
+    """Where the cell of a set's element or a map's key lies: equal ones (1.5 and 1.50) share one cell."""
+    return type_.from_key(type_.to_key(element), 0)[0] if _has_decimals(type_) else element
 
 
 def sorted_items(type_: CQLType, cell: Complex) -> list[tuple[bytes, Cell]]:

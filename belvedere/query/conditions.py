@@ -11,7 +11,7 @@ from belvedere.model.types import INT, CQLType, ListType, MapType, SetType, User
 from belvedere.query.access import BoundValue, Execution, Unset
 from belvedere.query.assignments import field_path
 from belvedere.query.assignments_plan import bound_to, field_index, part_of
-from belvedere.query.collections_out import sorted_items
+from belvedere.query.collections_out import cell_path, sorted_items
 from belvedere.query.conditions_compare import compare, contains
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import ResultColumn
@@ -177,10 +177,15 @@ def _map_element(column: Column, type_: MapType, key: TermValue) -> Subject:
         )
         cell = read_cell(view)[1]
         if isinstance(cell, Complex):
-            item = cell.items.get(wanted)
+            item = cell.items.get(cell_path(type_.key, wanted))
             return None if item is None else item[0]
         whole = read(view)
-        return None if whole is None else dict(type_.elements(whole)).get(wanted)
+        if whole is None:
+            return None
+        path = cell_path(type_.key, wanted)
+        return next(
+            (value for key, value in type_.elements(whole) if cell_path(type_.key, key) == path), None
+        )
 
     return subject
 

@@ -16,7 +16,7 @@ from belvedere.model.rows import Cell, Complex, stamped
 from belvedere.model.schema import Column, Table
 from belvedere.model.types import BIGINT, INT, CQLType, ListType, MapType, SetType, UserType
 from belvedere.query.access import Execution
-from belvedere.query.collections_out import sorted_items
+from belvedere.query.collections_out import cell_path, sorted_items
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import ResultColumn
 from belvedere.query.schema_view import existing_column
@@ -208,7 +208,7 @@ def _picker(
     if isinstance(target, ElementAccess):
 
         def pick_one(cell: Complex, bounds: Sequence[Wire]) -> list[Cell]:
-            key = bounds[0]
+            key = None if bounds[0] is None else cell_path(key_type, bounds[0])
             return [cell.items[key]] if key is not None and key in cell.items else []
 
         return pick_one, [bound(target.key)]
