@@ -129,6 +129,9 @@ class LocalAccess:
             page.next = (store.last_token + 1, b"")
         return page
 
+    async def pause(self) -> None:
+        await self._runtime.clock.sleep(0)
+
     # --- writing ---------------------------------------------------------------------------------------
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:

@@ -10,6 +10,7 @@ from belvedere.model.token import token_of
 from belvedere.query.access import Execution
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.restrictions import Restrictions, check_key
+from belvedere.query.restrictions_values import check_combinations
 from belvedere.query.terms import MarkerTerm, TermValue, not_null
 from belvedere.storage.reads import KeySlice
 
@@ -123,6 +124,7 @@ class WhereKeys:
             keys = self.where.partition_keys(execution)
         except OverflowError:
             raise InvalidRequest(f"Key length is longer than maximum of {MAX_KEY}") from None
+        check_combinations("primary key", keys, slices if rows is None else rows)
         for row in rows or ():
             if len(row) > MAX_KEY:
                 _check_total(self.table.clustering_order.decode(row))

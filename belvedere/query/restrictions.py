@@ -23,7 +23,7 @@ from belvedere.query.restrictions_relations import (
     check_pair,
     read_relations,
 )
-from belvedere.query.restrictions_values import TermsSource
+from belvedere.query.restrictions_values import TermsSource, check_combinations
 from belvedere.query.selection_rows import RowView
 from belvedere.query.terms import BindCollector, TermValue
 from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN, KeySlice
@@ -128,6 +128,7 @@ class Restrictions:
         for column, choice in zip(self.table.partition_key, choices, strict=True):
             by_key = {column.type.to_key(value): value for value in choice}
             sortable.append([by_key[key] for key in sorted(by_key)])
+        check_combinations("partition key", *sortable)
         return [join_partition_key(values) for values in product(*sortable)]
 
     def token_range(self, execution: Execution) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from belvedere.query.access import Execution
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.restrictions_ranges import Range, beyond, intersect, union
 from belvedere.query.restrictions_relations import Comparison, check_pair
-from belvedere.query.restrictions_values import Values
+from belvedere.query.restrictions_values import Values, check_combinations
 from belvedere.storage.reads import EVERYTHING, KeySlice
 
 
@@ -91,6 +91,7 @@ class ClusteringRestrictions:
     def _prefixes(self, execution: Execution) -> list[Values]:
         """All combinations of the prefix's values."""
         choices = [comparison.source.tuples(execution) for comparison in self.prefix]
+        check_combinations("clustering key", *choices)
         return [tuple(value for part in parts for value in part) for parts in product(*choices)]
 
     def row_keys(self, execution: Execution) -> list[bytes] | None:

@@ -1,5 +1,6 @@
 """What key columns are compared with: the right sides of relations, prepared once and bound at each run."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,9 @@ from belvedere.query.terms import BindCollector, TermValue, prepare_term
 
 Values = tuple[bytes, ...]
 
+#: Keys that IN restrictions on several columns may combine to.
+MAX_COMBINATIONS = 65_536
+
 
 class Source(Protocol):
     """Gives the tuples of values that a relation compares with: one, except for IN."""
@@ -24,6 +28,16 @@ class Source(Protocol):
 
 def receiver_of(table: Table, column: Column) -> ResultColumn:
     return ResultColumn(table.keyspace, table.name, column.name, column.type)
+
+
+def check_combinations(what: str, *choices: Sequence[object]) -> None:
+    """Several short lists may combine to more keys than any memory holds."""
+    count = math.prod(map(len, choices))
+    if sum(len(choice) > 1 for choice in choices) > 1 and count > MAX_COMBINATIONS:
+        raise InvalidRequest(
+            f"Aborting query because the cartesian product of the IN restrictions on {what} produces "
+            f"{count} values, this exceeds fail threshold of {MAX_COMBINATIONS}."
+        )
 
 
 def require(value: object, name: str) -> bytes:

@@ -24,6 +24,10 @@ from belvedere.storage.reads import EVERYTHING, PartitionRead
 #: The result, or None if the read has to wait and the general way must be taken.
 FastSelect = Callable[[Execution], Rows | None]
 
+#: Rows read in one go: a page as drivers ask for by default, and the row behind it. More are read the general
+#: way, which lets others run in between.
+_MOST_ROWS = 5001
+
 
 def fast_select(
     table: Table, selection: Selection, restrictions: Restrictions, order: Order, limit: TermValue | None
@@ -153,9 +157,11 @@ def _partition_select(
             return Rows(columns=columns)
         pages = page_size > 0 and not 0 < wanted <= page_size
         # One row more than the page holds tells whether there is another page.
-        read = PartitionRead(token_of(key), key, slices, reverse, page_size + 1 if pages else wanted)
+        most = page_size + 1 if pages else wanted
+        bound = most if 0 < most <= _MOST_ROWS else _MOST_ROWS
+        read = PartitionRead(token_of(key), key, slices, reverse, bound)
         found = execution.access.read_now(table, read, execution.now)
-        if found is None:
+        if found is None or (found.more and bound != most):
             return None
         rows, state = found.rows, None
         if pages and len(rows) > page_size:

@@ -15,6 +15,11 @@ from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, Posi
 
 Slices = tuple[KeySlice, ...]
 
+#: After so many rows others get their turn.
+ROWS_PER_TURN = 2000
+#: As many rows as one read costs that finds none.
+_ROWS_PER_READ = 10
+
 
 @dataclass(slots=True)
 class Batch:
@@ -28,6 +33,22 @@ class Batch:
     fresh: bool
     #: Whether the partition may have further rows.
     partial: bool
+
+
+class Turns:
+    """Lets others run every few thousand rows: what is in memory is read without waiting for anything."""
+
+    def __init__(self, access: DataAccess) -> None:
+        self._access = access
+        self._rows = 0
+
+    async def before_read(self) -> None:
+        if self._rows >= ROWS_PER_TURN:
+            self._rows = 0
+            await self._access.pause()
+
+    def count(self, rows: int) -> None:
+        self._rows += rows + _ROWS_PER_READ
 
 
 class Source(Protocol):
@@ -76,6 +97,7 @@ class KeysSource:
     ) -> None:
         self.after = 0
         self._access, self._table, self._now = access, table, now
+        self._turns = Turns(access)
         self._keys = list(keys) if slices else []
         self._slices, self._reverse = slices, reverse
         self._index = 0
@@ -110,10 +132,12 @@ class KeysSource:
         fresh = self._left is None
         slices = self._slices if self._left is None else self._left
         read = PartitionRead(token_of(key), key, slices, self._reverse, wanted)
+        await self._turns.before_read()
         found = self._access.read_now(self._table, read, self._now)
         if found is None:
             found = await self._access.read(self._table, read, self._now)
         self.after = max(self.after, found.after)
+        self._turns.count(len(found.rows))
         left = beyond_key(slices, found.rows[-1][0], reverse=self._reverse) if _cut_short(found) else ()
         if left:
             self._left = left
@@ -147,6 +171,7 @@ class RangeSource:
     ) -> None:
         self.after = 0
         self._access, self._table, self._now = access, table, now
+        self._turns = Turns(access)
         self._slices, self._reverse, self._partition_limit = slices, reverse, partition_limit
         self._end = tokens[1]
         self._next: Position | None = (tokens[0], b"") if tokens[0] <= tokens[1] and slices else None
@@ -212,7 +237,9 @@ class RangeSource:
             self._partition_limit,
         )
         self._begun = None if self._left is None else self._next
+        await self._turns.before_read()
         page = await self._access.scan(self._table, read, self._now)
+        self._turns.count(sum(len(partition.rows) for partition in page.partitions))
         self.after = max(self.after, page.after)
         self._waiting.extend(page.partitions)
         self._next, self._left = page.next, None

@@ -97,6 +97,9 @@ class VirtualAccess:
                 page.partitions.append(found)
         return page
 
+    async def pause(self) -> None:
+        """Nothing here is long."""
+
     # -- writing -----------------------------------------------------------------------------------
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:

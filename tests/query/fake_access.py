@@ -120,6 +120,9 @@ class FakeAccess:
                 break
         return page
 
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
         if self.busy or self.locks.is_held((table.id, mutation.key)):
             return None
