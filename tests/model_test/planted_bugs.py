@@ -84,7 +84,10 @@ def last_frame_not_replayed() -> Any:
 
 
 def purged_without_looking_elsewhere() -> Any:
-    return patch.object(TabletStore, "_purge_before", lambda self, inputs, now: 2**63 - 1)
+    async def purge_before(self: TabletStore, inputs: Any, now: int) -> int:
+        return 2**63 - 1
+
+    return patch.object(TabletStore, "_purge_before", purge_before)
 
 
 def purged_before_grace_is_over() -> Any:
