@@ -22,6 +22,7 @@ from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallbac
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
 from belvedere.storage.tablet import MemoryUse, TabletInfo, TabletStore
+from belvedere.storage.uninterrupted import to_the_end
 
 _DROPPED_MARK = "dropped"
 
@@ -53,6 +54,7 @@ class StorageEngine:
         self._memory = MemoryUse()
         self._limit = options.memtable_bytes
         self._stores: dict[int, TabletStore] = {}
+        self._tables: Mapping[bytes, Table] = {}
         self._lock: Lock | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._aligning = asyncio.Lock()
@@ -121,6 +123,8 @@ class StorageEngine:
     async def close(self) -> None:
         """Everything appended becomes durable; memtables stay in the log."""
         await self._background.stop()
+        async with self._aligning:  # What was begun comes to its end.
+            pass
         await self.log.close()
         self._fail_waiting(StorageError("the storage engine is closed"))
         for store in self._stores.values():
@@ -140,20 +144,29 @@ class StorageEngine:
 
     def use_tables(self, tables: Mapping[bytes, Table]) -> None:
         """Take over new definitions of tables that are open, before anything is written by them."""
+        self._tables = tables
         for store in self._stores.values():
-            table = tables.get(store.table.id)
-            if table is not None:
-                store.set_table(table)
+            self._define_store(store)
+
+    def _define_store(self, store: TabletStore) -> None:
+        table = self._tables.get(store.table.id)
+        if table is not None:
+            store.set_table(table)
 
     async def align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
         """Open the stores of new tablets, take over new definitions, drop the stores of tablets gone."""
+        # Now and not after a wait: by then newer definitions may be known.
+        self.use_tables(tables)
+        await to_the_end(self._runtime, "engine.align", lambda: self._align(tables, tablet_maps))
+
+    async def _align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
         async with self._aligning:
-            self.use_tables(tables)
             wanted = {info.id: (table, info) for table, info in _wanted(tables, tablet_maps)}
             for tablet, (table, info) in wanted.items():
                 store = self._stores.get(tablet)
                 if store is None:
-                    self._stores[tablet] = await self._open_store(table, info)
+                    opened = self._stores[tablet] = await self._open_store(table, info)
+                    self._define_store(opened)
                 else:
                     store.epoch = info.epoch
             gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
@@ -279,7 +292,16 @@ class StorageEngine:
             largest = max(self._stores.values(), key=lambda store: store.active_bytes)
             if largest.freeze():
                 self._background.flush_soon(largest)
-        return memory.used <= 2 * self._limit
+        if memory.used <= 2 * self._limit:
+            return True
+        self._flush_frozen()
+        return False
+
+    def _flush_frozen(self) -> None:
+        """Also memtables that a failed flush or truncation left behind, which nobody flushes any more."""
+        for store in self._stores.values():
+            if store.frozen_count:
+                self._background.flush_soon(store)
 
     async def _wait_for_memory(self) -> None:
         while self._memory.used > self._limit and not self._make_room():
@@ -322,7 +344,7 @@ class StorageEngine:
             return
         for store in self._stores.values():
             first = store.first_position
-            if first is not None and first <= surplus and not store.frozen_count and store.freeze():
+            if first is not None and first <= surplus and (store.frozen_count or store.freeze()):
                 self._background.flush_soon(store)
 
     # ------------------------------------------------------------------------------- durability, upkeep
