@@ -5,7 +5,7 @@ revision did not touch are shared with the one before, so `is` tells whether a t
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -86,9 +86,6 @@ class ClusterState:
     def table(self, keyspace: str, name: str) -> Table | None:
         found = self.keyspaces.get(keyspace)
         return None if found is None else found.tables.get(name)
-
-    def starting_with(self, prefix: str) -> Iterable[tuple[str, Entry]]:
-        return ((key, entry) for key, entry in self.entries.items() if key.startswith(prefix))
 
 
 SCHEMA_PREFIXES = ("keyspaces/", "types/", "tables/")

@@ -3,7 +3,7 @@
 from belvedere.cql import syntax
 from belvedere.cql.text import to_text
 from belvedere.model.schema import Column, Table
-from belvedere.model.types import INT, CQLType, ListType, MapType, SetType, UserType
+from belvedere.model.types import INT, ListType, MapType, SetType, UserType
 from belvedere.query.assignments import AddElements, DeleteValue, Operation, Overwrite, Prepend, SetValue
 from belvedere.query.assignments_counters import AddToCounter
 from belvedere.query.assignments_elements import (
@@ -16,18 +16,9 @@ from belvedere.query.assignments_elements import (
     SetUserField,
 )
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.results import ResultColumn
+from belvedere.query.results import bound_to, part_of
 from belvedere.query.schema_view import existing_column
 from belvedere.query.terms import BindCollector, TermValue, prepare_term
-
-
-def bound_to(table: Table, column: Column) -> ResultColumn:
-    """The column as a bind variable's description."""
-    return ResultColumn(table.keyspace, table.name, column.name, column.type)
-
-
-def part_of(table: Table, name: str, type_: CQLType) -> ResultColumn:
-    return ResultColumn(table.keyspace, table.name, name, type_)
 
 
 def prepare_assignment(table: Table, node: syntax.Assignment, collector: BindCollector) -> Operation:

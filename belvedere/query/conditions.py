@@ -10,11 +10,11 @@ from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.model.types import INT, CQLType, ListType, MapType, SetType, UserType
 from belvedere.query.access import BoundValue, Execution, Unset
 from belvedere.query.assignments import field_path
-from belvedere.query.assignments_plan import bound_to, field_index, part_of
+from belvedere.query.assignments_plan import field_index
 from belvedere.query.collections_out import cell_path, sorted_items
 from belvedere.query.conditions_compare import compare, contains
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.results import ResultColumn
+from belvedere.query.results import ResultColumn, bound_to, part_of
 from belvedere.query.schema_view import existing_column
 from belvedere.query.selection_rows import RowView, cell_reader, column_reader
 from belvedere.query.terms import BindCollector, TermValue, not_null, prepare_term

@@ -13,12 +13,11 @@ from belvedere.model.rows import NO_TIMESTAMP, newest_timestamp
 from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.model.types import BOOLEAN
 from belvedere.query.access import Execution
-from belvedere.query.assignments_plan import bound_to
 from belvedere.query.conditions import Conditions, Existence
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.modifications_locked import LockedRows, locked_rows
 from belvedere.query.modifications_merge import merge_mutations
-from belvedere.query.results import ResultColumn, Rows
+from belvedere.query.results import ResultColumn, Rows, bound_to
 from belvedere.query.selection_rows import RowView, column_reader
 from belvedere.storage.reads import PartitionRead, PartitionRows
 

@@ -85,10 +85,6 @@ class Function:
     #: Whether equal arguments always give equal results, so that constants may be computed while planning.
     pure: bool = True
 
-    @property
-    def is_aggregate(self) -> bool:
-        return False
-
     def column_name(self, arguments: Sequence[str]) -> str:
         if self.column_format:
             return self.column_format.format(*arguments)
@@ -116,10 +112,6 @@ class Aggregate:
     return_type: CQLType
     start: Callable[[], Accumulator]
     column_format: str = ""
-
-    @property
-    def is_aggregate(self) -> bool:
-        return True
 
     @property
     def monotonic(self) -> bool:

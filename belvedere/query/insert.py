@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from belvedere.cql import syntax
 from belvedere.model.schema import Column, Table
-from belvedere.query.assignments_plan import assign, bound_to
+from belvedere.query.assignments_plan import assign
 from belvedere.query.conditions import IF_NOT_EXISTS
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.modifications import Modification, split_operations
@@ -12,6 +12,7 @@ from belvedere.query.modifications_attributes import prepare_attributes
 from belvedere.query.modifications_checks import check_options, check_writable
 from belvedere.query.modifications_fast import compile_fast
 from belvedere.query.modifications_keys import SingleKey
+from belvedere.query.results import bound_to
 from belvedere.query.schema_view import SchemaView, existing_column, find_table
 from belvedere.query.terms import BindCollector, TermValue, prepare_term
 

@@ -11,10 +11,10 @@ from belvedere.cql import syntax
 from belvedere.model.schema import Table
 from belvedere.model.types import TEXT, InvalidValue, fold_json_name
 from belvedere.query.access import UNSET, BoundValue, Execution, Unset
-from belvedere.query.assignments_plan import part_of
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.insert import insertable_table, plan_values
 from belvedere.query.modifications import Modification
+from belvedere.query.results import part_of
 from belvedere.query.terms import BindCollector, ConstantTerm, MarkerTerm, TermValue, prepare_term
 
 

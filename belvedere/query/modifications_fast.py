@@ -15,7 +15,7 @@ from belvedere.model.types import CQLType
 from belvedere.query.access import Execution
 from belvedere.query.assignments import SetValue
 from belvedere.query.modifications import Modification, write_waiting
-from belvedere.query.modifications_keys import MAX_KEY
+from belvedere.query.restrictions import MAX_KEY
 from belvedere.query.results import Result, Void
 from belvedere.query.terms import ConstantTerm, MarkerTerm, TermValue
 

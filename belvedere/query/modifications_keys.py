@@ -9,12 +9,10 @@ from belvedere.model.schema import Column, Table
 from belvedere.model.token import token_of
 from belvedere.query.access import Execution
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.restrictions import Restrictions, check_key
+from belvedere.query.restrictions import MAX_KEY, Restrictions, check_key
 from belvedere.query.restrictions_values import check_combinations
 from belvedere.query.terms import MarkerTerm, TermValue, not_null
 from belvedere.storage.reads import KeySlice
-
-MAX_KEY = 65535
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ from belvedere.query.selection_rows import RowView
 from belvedere.query.terms import BindCollector, TermValue
 from belvedere.storage.reads import MAX_TOKEN, MIN_TOKEN, KeySlice
 
+#: Bytes of a partition key, or of the clustering columns together.
+MAX_KEY = 65535
+
 NEEDS_FILTERING = (
     "Cannot execute this query as it might involve data filtering and thus may have unpredictable "
     "performance. If you want to execute this query despite the performance "
@@ -77,10 +80,6 @@ class Restrictions:
         return bool(self.clustering.restricted) or self._filters_on(ColumnKind.CLUSTERING)
 
     @property
-    def has_slice(self) -> bool:
-        return self.clustering.slice is not None
-
-    @property
     def is_full_row(self) -> bool:
         """Whether every clustering column is restricted by = or IN (also if there are none)."""
         return self.clustering.is_full
@@ -89,10 +88,6 @@ class Restrictions:
     def queries_full_partitions(self) -> bool:
         """Neither clustering nor regular columns are restricted: partitions of static cells alone count."""
         return not self.has_clustering and not self._filters_on(ColumnKind.REGULAR)
-
-    @property
-    def needs_filtering(self) -> bool:
-        return bool(self.filters)
 
     def equals(self, column: Column) -> bool:
         """Whether the column is restricted to a single value."""
@@ -161,10 +156,7 @@ class Restrictions:
 
     def predicate(self, execution: Execution) -> Predicate | None:
         """What rows must be tested with; None if reading alone finds the right ones."""
-        return self._bind(self.filters, execution)
-
-    def _bind(self, filters: Sequence[Filter], execution: Execution) -> Predicate | None:
-        predicates = [one.bind(execution) for one in filters]
+        predicates = [one.bind(execution) for one in self.filters]
         if not predicates:
             return None
         if len(predicates) == 1:
@@ -182,8 +174,8 @@ class Restrictions:
 def check_key(key: bytes) -> None:
     if not key:
         raise InvalidRequest("Key may not be empty")
-    if len(key) > 65535:
-        raise InvalidRequest(f"Key length of {len(key)} is longer than maximum of 65535")
+    if len(key) > MAX_KEY:
+        raise InvalidRequest(f"Key length of {len(key)} is longer than maximum of {MAX_KEY}")
 
 
 def _inside(keys: list[bytes], bounds: tuple[int, int]) -> list[bytes]:

@@ -28,12 +28,11 @@ from belvedere.query.restrictions_values import (
     Source,
     column_list_source,
     column_source,
-    receiver_of,
     require,
     tuple_list_source,
     tuple_source,
 )
-from belvedere.query.results import ResultColumn
+from belvedere.query.results import ResultColumn, bound_to
 from belvedere.query.schema_view import existing_column
 from belvedere.query.terms import BindCollector, TermValue, prepare_term
 
@@ -294,7 +293,7 @@ def token_term(
             f"{len(keys)} required but {len(value.arguments)} provided"
         )
     terms = [
-        prepare_term(argument, receiver_of(table, column), collector)
+        prepare_term(argument, bound_to(table, column), collector)
         for argument, column in zip(value.arguments, keys, strict=True)
     ]
     return TokenTerm(keys, tuple(terms))

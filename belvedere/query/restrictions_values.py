@@ -11,7 +11,7 @@ from belvedere.model.schema import Column, Table
 from belvedere.model.types import ListType, TupleType
 from belvedere.query.access import Execution, Unset
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.results import ResultColumn
+from belvedere.query.results import ResultColumn, bound_to
 from belvedere.query.terms import BindCollector, TermValue, prepare_term
 
 Values = tuple[bytes, ...]
@@ -24,10 +24,6 @@ class Source(Protocol):
     """Gives the tuples of values that a relation compares with: one, except for IN."""
 
     def tuples(self, execution: Execution) -> list[Values]: ...
-
-
-def receiver_of(table: Table, column: Column) -> ResultColumn:
-    return ResultColumn(table.keyspace, table.name, column.name, column.type)
 
 
 def check_combinations(what: str, *choices: Sequence[object]) -> None:
@@ -110,7 +106,7 @@ class ListMarkerSource:
 
 
 def column_source(table: Table, column: Column, value: Expression, collector: BindCollector) -> Source:
-    return TermsSource((column,), (prepare_term(value, receiver_of(table, column), collector),))
+    return TermsSource((column,), (prepare_term(value, bound_to(table, column), collector),))
 
 
 def column_list_source(
@@ -135,7 +131,7 @@ def tuple_source(
                 f"but got {len(value.elements)}: {to_text(value)}"
             )
         terms = [
-            prepare_term(element, receiver_of(table, column), collector)
+            prepare_term(element, bound_to(table, column), collector)
             for column, element in zip(columns, value.elements, strict=True)
         ]
         return TermsSource(columns, tuple(terms))

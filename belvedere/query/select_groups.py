@@ -6,7 +6,7 @@ from belvedere.query.functions import Aggregate
 from belvedere.query.paging import PagingState
 from belvedere.query.results import Rows
 from belvedere.query.select_grouping import Grouping, GroupKey
-from belvedere.query.select_source import Batch
+from belvedere.query.select_source import ROWS_PER_TURN, Batch
 from belvedere.query.selection_rows import RowView
 from belvedere.query.selectors import AggregateSelector, GroupState
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from belvedere.query.select_run import Found, SelectRun
 
 Wire = bytes | None
-
-#: Rows read at once; a group may need any number of them.
-CHUNK = 2000
 
 
 class GroupedRows:
@@ -48,7 +45,7 @@ class GroupedRows:
     async def run(self) -> Rows:
         if self.grouping.everything and self._only_counts():
             return await self._count()
-        while (batch := await self.run_.source.next(CHUNK)) is not None:
+        while (batch := await self.run_.source.next(ROWS_PER_TURN)) is not None:
             rows = self._rows(batch)
             if batch.fresh and self.per_partition:
                 self._finish()
@@ -145,7 +142,7 @@ class GroupedRows:
     async def _count(self) -> Rows:
         """Rows need not be looked at to be counted."""
         count = 0
-        while (batch := await self.run_.source.next(CHUNK)) is not None:
+        while (batch := await self.run_.source.next(ROWS_PER_TURN)) is not None:
             count += len(self._rows(batch))
         row: list[Wire] = [count.to_bytes(8, "big")] * len(self.selection.selectors)
         return self.run_.result([self.selection.finish(row)])

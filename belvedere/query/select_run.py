@@ -11,7 +11,7 @@ from belvedere.query.restrictions_filters import Predicate
 from belvedere.query.results import Rows
 from belvedere.query.select_groups import GroupedRows
 from belvedere.query.select_limits import limit_value
-from belvedere.query.select_source import Batch, KeysSource, RangeSource, Source
+from belvedere.query.select_source import ROWS_PER_TURN, Batch, KeysSource, RangeSource, Source
 from belvedere.query.selection import Selection
 from belvedere.query.selection_extract import STATIC_ONLY
 from belvedere.query.selection_rows import RowView
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 Wire = bytes | None
 Found = Sequence[tuple[bytes | None, Row]]
 
-#: Rows read at once where the query does not bound them.
-CHUNK = 2000
-
 
 class SelectRun:
     """The state of one execution."""
@@ -36,8 +33,10 @@ class SelectRun:
         self.execution = execution
         self.selection: Selection = plan.selection
         self.state = None if execution.paging_state is None else decode_paging_state(execution.paging_state)
-        limit = limit_value(plan.limit, execution)
-        self.limit = limit if self.state is None or not limit else self.state.remaining
+        self.limit = limit_value(plan.limit, execution)
+        if self.limit and self.state is not None:
+            # A state that another statement's page ended with may say nothing of a limit.
+            self.limit = min(self.limit, self.state.remaining or self.limit)
         self.per_partition = 1 if plan.distinct else limit_value(plan.partition_limit, execution)
         self.page_size = max(execution.page_size, 0)
         self.predicate: Predicate | None = plan.restrictions.predicate(execution)
@@ -157,7 +156,7 @@ class SelectRun:
             return False
         stop = count.next_stop
         # The last row of a page is left to the closer look, which knows how to end a page.
-        partitions = await source.whole_partitions(self._wanted(count), stop - 1 if stop else CHUNK)
+        partitions = await source.whole_partitions(self._wanted(count), stop - 1 if stop else ROWS_PER_TURN)
         before = len(found)
         for partition in partitions:
             if partition.rows:
@@ -169,21 +168,22 @@ class SelectRun:
 
     def _wanted(self, count: "Countdown") -> int:
         if self.predicate is not None:
-            return CHUNK
+            return ROWS_PER_TURN
         wanted = count.next_stop
         if self.plan.restrictions.has_keys and self.per_partition:
             wanted = min(wanted, self.per_partition) if wanted else self.per_partition
-        return min(wanted + 1, CHUNK) if wanted else CHUNK
+        return min(wanted + 1, ROWS_PER_TURN) if wanted else ROWS_PER_TURN
 
     async def _sorted(self) -> Rows:
         """Partitions named by IN, all rows in the order of their clustering columns."""
         views: list[RowView] = []
-        left = self.per_partition
-        while (batch := await self.source.next(CHUNK)) is not None:
+        # What comes behind the limit in its own partition comes behind it in the end, too.
+        most = left = min(filter(None, (self.per_partition, self.limit)), default=0)
+        while (batch := await self.source.next(ROWS_PER_TURN)) is not None:
             rows = self.matching(batch)
             if batch.fresh:
-                left = self.per_partition
-            if self.per_partition:
+                left = most
+            if most:
                 rows = rows[:left]
                 left -= len(rows)
                 if not left:

@@ -15,7 +15,7 @@ from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, Posi
 
 Slices = tuple[KeySlice, ...]
 
-#: After so many rows others get their turn.
+#: Rows read at once where the query does not bound them; then others get their turn.
 ROWS_PER_TURN = 2000
 #: As many rows as one read costs that finds none.
 _ROWS_PER_READ = 10

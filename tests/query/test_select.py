@@ -371,6 +371,12 @@ def test_a_paging_state_belongs_to_its_partitions(session: Session) -> None:
         run(session, "SELECT * FROM t WHERE k = 2", page_size=2, paging_state=first.paging_state)
 
 
+def test_a_paging_state_without_a_limit_leaves_the_limit(session: Session) -> None:
+    first = run(session, "SELECT c FROM t WHERE k = 1", page_size=1)
+    assert isinstance(first, Rows)
+    assert rows(session, "SELECT c FROM t WHERE k = 1 LIMIT 1", paging_state=first.paging_state) == [(2,)]
+
+
 def test_the_last_page_of_a_partition_says_so(session: Session) -> None:
     result = run(session, "SELECT * FROM t WHERE k = 1", page_size=3)
     assert isinstance(result, Rows)
