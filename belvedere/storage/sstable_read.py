@@ -308,6 +308,10 @@ class SSTable:
             raise CorruptSSTable(self.path, f"row group {number} has {decoded.num_rows} rows")
         return decoded
 
+    def decoded_bytes(self, number: int) -> int:
+        """About so much a row group takes when decoded; less if its values repeat."""
+        return int(self._metadata.row_group(number).total_byte_size)
+
     async def verify(self) -> None:
         """Check every byte against its checksum."""
         for number in range(len(self.facts.groups)):
