@@ -305,8 +305,8 @@ class CommitLog:
                 return
             file = frame.segment.file
             assert file is not None
-            data = encode_frame(self._id, frame.segment.number, frame.number, frame.records)
             try:
+                data = encode_frame(self._id, frame.segment.number, frame.number, frame.records)
                 if self._policy is SyncPolicy.NONE:
                     await file.write(data)
                 else:
@@ -340,8 +340,14 @@ class CommitLog:
             self.durable = frame.number
         if frame.segment.last == frame.number:
             self._close_file(frame.segment)
-        for callback in self._waiters.pop(frame.number, ()):
-            callback(None)
+        self._call_back(self._waiters.pop(frame.number, ()), None)
+
+    def _call_back(self, callbacks: Sequence[DurableCallback], error: LogUnavailable | None) -> None:
+        for callback in callbacks:
+            try:
+                callback(error)
+            except Exception as failure:  # Its owner's bug must not stop the log for everybody.
+                self._runtime.log("error", "log.callback_failed", error=repr(failure))
 
     def _break(self, cause: Exception) -> None:
         self.broken = LogBroken(f"the commit log failed and takes no more writes until a restart: {cause}")
@@ -350,8 +356,7 @@ class CommitLog:
         self._runtime.log("error", "log.broken", cause=str(cause))
         waiters, self._waiters = self._waiters, {}
         for callbacks in waiters.values():
-            for callback in callbacks:
-                callback(self.broken)
+            self._call_back(callbacks, self.broken)
         self._fail_space_waiters(self.broken)
 
     # ----------------------------------------------------------------------------------------- segments
