@@ -15,7 +15,7 @@ from belvedere.query.errors import SyntaxException
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.results import Result, Rows
 from belvedere.query.schema_view import KeyspacesView
-from belvedere.query.selection_rows import RowView, column_reader
+from belvedere.query.select.row_views import RowView, column_reader
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 
 

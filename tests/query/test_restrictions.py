@@ -7,8 +7,8 @@ from belvedere.cql.parser import parse_where
 from belvedere.model.types import parse_type
 from belvedere.query.access import UNSET, BoundValue
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.restrictions import NEEDS_FILTERING, Purpose, Restrictions, analyse
-from belvedere.query.terms import BindCollector
+from belvedere.query.terms.values import BindCollector
+from belvedere.query.where.restrictions import NEEDS_FILTERING, Purpose, Restrictions, analyse
 from belvedere.storage.reads import EVERYTHING, MAX_TOKEN
 from tests.query.fake_access import Session, make_table
 

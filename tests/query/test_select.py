@@ -11,7 +11,7 @@ from belvedere.model.types import UserType, parse_type
 from belvedere.query.access import UNSET
 from belvedere.query.errors import InvalidRequest, ProtocolError
 from belvedere.query.results import Result, Rows
-from belvedere.query.select import SelectPlan
+from belvedere.query.select.plan import SelectPlan
 from tests.query.fake_access import Session, decoded, make_table, make_type, rows, run
 
 ADDRESS: UserType = make_type("ks", "address", ("street", "text"), ("zip", "int"))
