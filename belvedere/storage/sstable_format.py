@@ -245,7 +245,7 @@ class SSTableFacts(msgspec.Struct, frozen=True):
     partitions: int
     #: Entries of kinds 0, 1 and 2: without any, a point read needs no look at the partition's start.
     heads: int
-    #: Entries that are, or have, tombstones.
+    #: Entries that are, or have, tombstones, or expire: by `max_second` all of these are over.
     tombstones: int
     min_token: int
     max_token: int

@@ -291,9 +291,10 @@ def partition_keys(layout: Layout, table: pa.Table) -> Sequence[bytes]:
 
 
 def tombstones_of(layout: Layout, table: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Which entries are deletions or hold deleted cells (those inside collections are not seen)."""
+    """Which entries are deletions, hold deleted cells (those inside collections are not seen), or end by
+    themselves, which makes them as good as deleted by the file's last second."""
     names = set(table.column_names)
-    found = np.zeros(table.num_rows, np.bool_)
+    found = np.not_equal(np.asarray(table.column(fmt.UNTIL)), fmt.FOREVER)
     if fmt.DEL_TS in names:
         found |= np.asarray(pc.is_valid(table.column(fmt.DEL_TS)))
     for stored in layout.values:
