@@ -1,7 +1,7 @@
 """What a write does to one partition of one table: the unit of the commit log and of replication.
 
-Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it is
-logged, so that replaying it anywhere gives the same rows.
+Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it
+is logged, so that replaying it anywhere gives the same rows.
 """
 
 import msgspec

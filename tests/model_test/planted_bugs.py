@@ -9,7 +9,6 @@ from unittest.mock import patch
 from belvedere.model import rows
 from belvedere.model.ordering import ClusteringOrder
 from belvedere.model.schema import Table
-from belvedere.query.modify import conditions_execute
 from belvedere.query.modify.attributes import Attributes
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.select import source as select_source
