@@ -90,7 +90,7 @@ class MemPartition:
         self.deletion = newer_deletion(self.deletion, deletion)
         if self.static is not None:
             self.static = cut(self.static, deletion)
-        self._cut_rows(self.order, deletion)
+        self._cut_rows(0, len(self.order), deletion)
         self.ranges = [r for r in self.ranges if r.deletion > deletion]
 
     def delete_range(self, new: RangeDeletion) -> None:
@@ -100,22 +100,22 @@ class MemPartition:
             self.ranges_limit = max(_FEW_RANGES, 2 * len(ranges))
         self.ranges = ranges
         low, high = self.keys_in(KeySlice(new.start, new.end))
-        if low < high:
-            self._cut_rows(self.order[low:high], new.deletion)
+        self._cut_rows(low, high, new.deletion)
 
-    def _cut_rows(self, keys: list[bytes], deletion: Deletion) -> None:
-        """Free what is deleted already; readers apply the deletion again, to other sources too."""
+    def _cut_rows(self, low: int, high: int, deletion: Deletion) -> None:
+        """Free what is deleted already of a stretch of `order`; readers apply the deletion again, to other
+        sources too."""
         rows = self.rows
-        gone = 0
-        for key in keys:
+        kept = []
+        for key in self.order[low:high]:
             left = cut(rows[key], deletion)
             if left is None:
                 del rows[key]
-                gone += 1
             else:
                 rows[key] = left
-        if gone:
-            self.order = [key for key in self.order if key in rows]
+                kept.append(key)
+        if len(kept) < high - low:
+            self.order[low:high] = kept
 
     def merge_static(self, row: Row) -> None:
         left = row if self.deletion is None else cut(row, self.deletion)

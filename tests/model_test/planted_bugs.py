@@ -107,7 +107,7 @@ def descending_ignored() -> Any:
 def ranges_delete_only_what_is_there() -> Any:
     def delete_range(self: MemPartition, new: Any) -> None:
         low, high = self.keys_in(new)
-        self._cut_rows(self.order[low:high], new.deletion)
+        self._cut_rows(low, high, new.deletion)
 
     return patch.object(MemPartition, "delete_range", delete_range)
 
