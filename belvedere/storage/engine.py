@@ -82,7 +82,7 @@ class StorageEngine:
             )
             engine = cls(runtime, directory, options, log)
             engine._lock = lock
-            await engine._remove_dropped()
+            await engine._look_around(tables)
             for table, info in _wanted(tables, tablet_maps):
                 engine._stores[info.id] = await engine._open_store(table, info)
             await engine._replay()
@@ -113,7 +113,10 @@ class StorageEngine:
                 store = self._stores.get(record.tablet)
                 if store is None or record.version <= store.flushed_version:
                     continue
+                # The manifest may know of later versions whose records a crash took.
+                newest = max(store.last_version, record.version)
                 store.apply(record.mutation, position, record.version, len(data))
+                store.last_version = newest
                 self._replayed += 1
             if self._memory.used > self._limit:
                 await max(self._stores.values(), key=lambda store: store.active_bytes).flush()
@@ -208,11 +211,17 @@ class StorageEngine:
         except DiskError as error:
             self._runtime.log("warning", "engine.drop_failed", path=directory, cause=str(error))
 
-    async def _remove_dropped(self) -> None:
+    async def _look_around(self, tables: Mapping[bytes, Table]) -> None:
+        """Finish drops that a crash interrupted. Directories of tables that nobody knows are kept: it may be
+        the metadata that is wrong."""
         root = f"{self._directory}/tables"
+        known = {self._table_directory(table) for table in tables.values()}
         for name in await self._runtime.disk.list(root):
-            if await self._runtime.disk.exists(f"{root}/{name}/{_DROPPED_MARK}"):
-                await self._remove_tree(f"{root}/{name}")
+            path = f"{root}/{name}"
+            if await self._runtime.disk.exists(f"{path}/{_DROPPED_MARK}"):
+                await self._remove_tree(path)
+            elif path not in known:
+                self._runtime.log("warning", "engine.unknown_table", path=path)
 
     async def truncate(self, store: TabletStore) -> None:
         await store.truncate()

@@ -294,7 +294,8 @@ def tombstones_of(layout: Layout, table: pa.Table) -> "np.ndarray[tuple[int], np
     """Which entries are deletions, hold deleted cells (those inside collections are not seen), or end by
     themselves, which makes them as good as deleted by the file's last second."""
     names = set(table.column_names)
-    found = np.not_equal(np.asarray(table.column(fmt.UNTIL)), fmt.FOREVER)
+    found = np.zeros(table.num_rows, np.bool_)
+    found |= np.asarray(table.column(fmt.UNTIL)) != fmt.FOREVER
     if fmt.DEL_TS in names:
         found |= np.asarray(pc.is_valid(table.column(fmt.DEL_TS)))
     for stored in layout.values:
