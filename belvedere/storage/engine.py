@@ -21,7 +21,8 @@ from belvedere.storage.cache import GroupCache
 from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallback, SyncPolicy
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
-from belvedere.storage.tablet import MemoryUse, TabletInfo, TabletStore
+from belvedere.storage.memtable import MemoryUse
+from belvedere.storage.tablet import TabletInfo, TabletStore
 from belvedere.storage.uninterrupted import to_the_end
 
 _DROPPED_MARK = "dropped"
@@ -307,7 +308,7 @@ class StorageEngine:
         return False
 
     def _flush_frozen(self) -> None:
-        """Also memtables that a failed flush or truncation left behind, which nobody flushes any more."""
+        """Also what a failed flush or truncation set aside."""
         for store in self._stores.values():
             if store.frozen_count:
                 self._background.flush_soon(store)

@@ -249,6 +249,16 @@ class Memtable:
         yield oldest
 
 
+class MemoryUse:
+    """Bytes in the memtables of all tablets; `frozen` of them wait for a flush."""
+
+    __slots__ = ("frozen", "used")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.frozen = 0
+
+
 def _stretch(order: list[Position], start: Position, end_token: int, limit: int) -> list[Position]:
     low = bisect_left(order, start)
     found = order[low : low + limit]

@@ -116,14 +116,6 @@ class SSTable:
 
     # -- one partition -----------------------------------------------------------------------------
 
-    def might_contain(self, token: int) -> bool:
-        """False only if no partition with this token is in the file."""
-        low, high = self._groups_of(token)
-        if low == high:
-            return False
-        probe = probe_of(token)
-        return any(self._blooms[number].might_contain(probe) for number in range(low, high))
-
     def partition_now(
         self,
         token: int,

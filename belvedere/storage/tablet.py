@@ -25,7 +25,7 @@ from belvedere.storage.manifest import (
     commit_manifest,
     load_manifest,
 )
-from belvedere.storage.memtable import MemPartition, Memtable
+from belvedere.storage.memtable import MemoryUse, MemPartition, Memtable
 from belvedere.storage.merge import LiveColumns
 from belvedere.storage.reads import MAX_TOKEN, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
@@ -65,16 +65,6 @@ class Durability(Protocol):
     @property
     def durable(self) -> int: ...
     async def wait_written(self, position: int) -> None: ...
-
-
-class MemoryUse:
-    """Bytes in the memtables of all tablets; `frozen` of them wait for a flush."""
-
-    __slots__ = ("frozen", "used")
-
-    def __init__(self) -> None:
-        self.used = 0
-        self.frozen = 0
 
 
 class TabletStore:
