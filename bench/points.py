@@ -75,7 +75,8 @@ def report(title: str, count: int, seconds: float, cpu: float, latencies: list[f
     micros = cpu / count * 1e6
     p50, p99, p999 = (latencies[min(len(latencies) - 1, int(len(latencies) * q))] for q in (0.5, 0.99, 0.999))
     print(
-        f"{title:<44} {count / seconds:>9,.0f}/s   server {micros:>5.1f} µs each = {1e6 / micros:>7,.0f}/s a core"
+        f"{title:<44} {count / seconds:>9,.0f}/s"
+        f"   server {micros:>5.1f} µs each = {1e6 / micros:>7,.0f}/s a core"
         f"   p50 {p50 * 1e3:.2f}  p99 {p99 * 1e3:.2f}  p99.9 {p999 * 1e3:.2f} ms",
         flush=True,
     )

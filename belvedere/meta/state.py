@@ -147,7 +147,8 @@ def _tablet_maps(
     tables = {key.split("/")[1] for key in touched if key.startswith(_TABLETS)}
     if not tables:
         return before
-    tablets: dict[str, list[Tablet]] = {table: [] for table in tables}
+    # In one order for every process: stores are opened in the order of this mapping.
+    tablets: dict[str, list[Tablet]] = {table: [] for table in sorted(tables)}
     for key, entry in entries.items():
         if key.startswith(_TABLETS):
             _, table, tablet_id = key.split("/")

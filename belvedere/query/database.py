@@ -19,18 +19,18 @@ from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Put, Unchanged
 from belvedere.query.access import BoundValue, Execution, Plan, ViewKeeper
-from belvedere.query.batch import plan_batch
 from belvedere.query.errors import SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess
-from belvedere.query.node_status import node_facts, table_facts
+from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, SchemaChange
-from belvedere.query.schema_events import schema_changes
-from belvedere.query.schema_plans import plan_schema_statement
+from belvedere.query.schema.events import schema_changes
+from belvedere.query.schema.plans import plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
-from belvedere.query.system_tables import LocalNode, SystemSources, SystemTables
-from belvedere.query.virtual import VirtualRow
+from belvedere.query.system.node_status import node_facts, table_facts
+from belvedere.query.system.tables import LocalNode, SystemSources, SystemTables
+from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
 from belvedere.runtime.version import VERSION

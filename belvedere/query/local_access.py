@@ -146,6 +146,9 @@ class LocalAccess:
         """The table's tablets, in token order."""
         return (await self._route(table)).stores
 
+    async def pause(self) -> None:
+        await self._runtime.clock.sleep(0)
+
     # --- writing ---------------------------------------------------------------------------------------
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:

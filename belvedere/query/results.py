@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from belvedere.model.schema import Column, Table
 from belvedere.model.types import CQLType
 
 
@@ -13,6 +14,15 @@ class ResultColumn:
     table: str
     name: str
     type: CQLType
+
+
+def bound_to(table: Table, column: Column) -> ResultColumn:
+    """The column as a bind variable's description."""
+    return ResultColumn(table.keyspace, table.name, column.name, column.type)
+
+
+def part_of(table: Table, name: str, type_: CQLType) -> ResultColumn:
+    return ResultColumn(table.keyspace, table.name, name, type_)
 
 
 @dataclass(slots=True)

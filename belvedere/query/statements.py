@@ -2,16 +2,16 @@
 
 from belvedere.cql import syntax
 from belvedere.query.access import Plan
-from belvedere.query.batch import plan_batch_statement
-from belvedere.query.delete import plan_delete
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.insert import plan_insert
-from belvedere.query.json_in import plan_insert_json
-from belvedere.query.modifications import Modification
+from belvedere.query.modify.batch import plan_batch_statement
+from belvedere.query.modify.delete import plan_delete
+from belvedere.query.modify.insert import plan_insert
+from belvedere.query.modify.insert_json import plan_insert_json
+from belvedere.query.modify.plan import Modification
+from belvedere.query.modify.update import plan_update
 from belvedere.query.schema_view import SchemaView
-from belvedere.query.select import plan_select
-from belvedere.query.terms import BindCollector
-from belvedere.query.update import plan_update
+from belvedere.query.select.plan import plan_select
+from belvedere.query.terms.values import BindCollector
 
 
 def plan_statement(node: syntax.Statement, schema: SchemaView, keyspace: str | None) -> Plan:

@@ -19,6 +19,9 @@ from belvedere.runtime.worker_threads import WorkerThreads
 T = TypeVar("T")
 Log = Callable[..., None]
 
+#: A flush and a compaction may run for seconds; what a reader waits for must not stand behind them.
+_FEWEST_COMPUTE_THREADS = 3
+
 
 class RealClock:
     def __init__(self) -> None:
@@ -68,7 +71,8 @@ class RealRuntime:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._log: Log = log if log is not None else LineLog(log_level)
-        self._compute = WorkerThreads(self._loop, "compute", compute_threads or max(1, os.cpu_count() or 1))
+        threads = compute_threads or max(_FEWEST_COMPUTE_THREADS, os.cpu_count() or 1)
+        self._compute = WorkerThreads(self._loop, "compute", threads)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._clock = RealClock()
         self._random = RealRandom()

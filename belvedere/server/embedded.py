@@ -12,9 +12,9 @@ from typing import Any, Literal, Self, TypeVar
 
 from belvedere.model.types import InvalidValue
 from belvedere.query.access import UNSET, BoundValue, Plan
-from belvedere.query.batch import plan_batch
 from belvedere.query.database import Database, DatabaseOptions, PreparedStatement
 from belvedere.query.errors import InvalidRequest
+from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, ResultColumn, Rows, SetKeyspace
 from belvedere.runtime.background import BackgroundRuntime

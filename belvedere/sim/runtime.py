@@ -19,6 +19,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class NeverStarted(BackgroundTask):
+    """What cleaning up after a crash gets: when a dead machine's tasks are garbage collected, their `finally`
+    blocks may want to start others."""
+
+    def __init__(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+    def done(self) -> bool:
+        return True
+
+    async def wait(self) -> None:
+        pass
+
+
 class SimRuntime:
     """The runtime's `Runtime`, and what scenarios do with one incarnation: `perform` on it."""
 
@@ -61,6 +78,9 @@ class SimRuntime:
         return self._network
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> BackgroundTask:
+        if not self._incarnation.alive:
+            work.close()
+            return NeverStarted()
         label = f"{self._incarnation.label}:{name}"
         # Product code's own context variables go along, as in the real runtime; the world's do not.
         own = OWNER.get() is self._incarnation

@@ -139,8 +139,8 @@ class Node:
         deleting = f"USING {stamp}" if stamp else ""
         roll = random.random()
         if roll < 0.45:
-            names, values = zip(*self._values(), strict=True)
-            return f"INSERT INTO {base} (k, c, {', '.join(names)}) VALUES ({k}, {c}, {', '.join(values)}) {using}"
+            names, values = (", ".join(part) for part in zip(*self._values(), strict=True))
+            return f"INSERT INTO {base} (k, c, {names}) VALUES ({k}, {c}, {values}) {using}"
         if roll < 0.75:
             return f"UPDATE {base} {using} SET {self._assignments()} WHERE k = {k} AND c = {c}"
         if roll < 0.78:

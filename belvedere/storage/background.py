@@ -44,11 +44,13 @@ class _Queue:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
 
-    async def stop(self) -> None:
-        """After the piece of work at hand."""
+    async def stop(self, cancel: bool = False) -> None:
+        """After the piece of work at hand, or in the middle of it."""
         self.stopping = True
         self._ring()
         if self._task is not None:
+            if cancel:
+                self._task.cancel()
             await self._task.wait()
 
 
@@ -71,7 +73,8 @@ class Background:
 
     async def stop(self) -> None:
         await self._flushes.stop()
-        await self._compactions.stop()
+        # A large one would take minutes, and nothing is lost by leaving it.
+        await self._compactions.stop(cancel=True)
 
     # ---------------------------------------------------------------------------------------- flushing
 

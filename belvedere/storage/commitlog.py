@@ -13,21 +13,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 
-from belvedere.runtime.api import AppendFile, Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError, FileMissing
+from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.storage.commitlog_replay import LogReader, log_identity
+from belvedere.storage.commitlog_segments import ClosedSegments, Segment, SegmentSupply
 from belvedere.storage.errors import LogBroken, LogFull, LogUnavailable, MutationTooLarge
-from belvedere.storage.logformat import (
-    FRAME_BYTES,
-    RECORD_BYTES,
-    encode_frame,
-    segment_name,
-)
+from belvedere.storage.logformat import FRAME_BYTES, RECORD_BYTES, encode_frame
 
 SEGMENT_BYTES = 32 << 20
 PERIODIC_SECONDS = 0.01
-FIRST_RETRY_SECONDS = 0.25
-LAST_RETRY_SECONDS = 5.0
 
 DurableCallback = Callable[[LogUnavailable | None], None]
 
@@ -42,24 +35,12 @@ class SyncPolicy(Enum):
     NONE = "none"
 
 
-class _Segment:
-    """A file of the log. `last` is the last frame number in it, known once it is closed."""
-
-    __slots__ = ("file", "last", "number", "path")
-
-    def __init__(self, number: int, path: str, file: AppendFile | None, last: int = 0) -> None:
-        self.number = number
-        self.path = path
-        self.file = file
-        self.last = last
-
-
 class _Pending:
     """A frame being filled: where it goes is settled from the start."""
 
     __slots__ = ("number", "records", "segment")
 
-    def __init__(self, number: int, segment: _Segment) -> None:
+    def __init__(self, number: int, segment: Segment) -> None:
         self.number = number
         self.segment = segment
         self.records: list[bytes] = []
@@ -83,10 +64,8 @@ class CommitLog:
         #: Positions up to this one were written, and synced unless the policy is to never sync.
         self._written = 0
         self.broken: LogBroken | None = None
-        self._full: LogFull | None = None
-        self._closed: deque[_Segment] = deque()
-        self._spare: _Segment | None = None
-        self._next_segment = 1
+        self._supply = SegmentSupply(runtime, directory, segment_bytes)
+        self._closed = ClosedSegments(runtime, directory)
         #: The frame being filled; None until there is a segment for it.
         self._open: _Pending | None = None
         self._sealed: deque[_Pending] = deque()
@@ -95,10 +74,7 @@ class CommitLog:
         #: Called when a segment was filled: a time to see what of the log is still needed.
         self.on_segment_closed: Callable[[], None] | None = None
         self._waiters: dict[int, list[DurableCallback]] = {}
-        self._space_waiters: list[asyncio.Future[None]] = []
         self._idle: asyncio.Future[None] | None = None
-        self._allocator: TaskHandle | None = None
-        self._retirer: TaskHandle | None = None
         self._started = False
         self._stopping = False
         self._writer: TaskHandle | None = None
@@ -123,11 +99,11 @@ class CommitLog:
         """Every durable frame, oldest first: (position, records). Raises LogCorrupt."""
         reader = LogReader(self._runtime, self._directory, self._id)
         async for segment in reader.segments():
-            self._closed.append(_Segment(segment.number, segment.path, None, segment.last))
+            self._closed.add(Segment(segment.number, segment.path, None, segment.last))
             self.durable = self._written = segment.last
             for frame in segment.frames:
                 yield frame.number, frame.records
-        self._next_segment = reader.next_segment
+        self._supply.next_number = reader.next_segment
 
     def continue_after(self, position: int) -> None:
         """If nothing is left of the log that gave `position`, number new frames beyond it all the same."""
@@ -137,12 +113,11 @@ class CommitLog:
     async def start(self) -> None:
         """Begin writing. On a full disk the log starts all the same, and takes records when there is room."""
         self._started = True
-        try:
-            self._open_frame(self._written + 1, await self._create_segment())
-        except LogFull as error:
-            self._set_full(error)
+        first = await self._supply.first()
+        if first is not None:
+            self._open_frame(self._written + 1, first)
         self._writer = self._runtime.spawn("commitlog.write", self._write_frames())
-        self._allocate_soon()
+        self._supply.reserve_soon()
 
     async def close(self) -> None:
         """Write and sync what was appended, then stop."""
@@ -152,16 +127,10 @@ class CommitLog:
             self._idle.set_result(None)
         if self._writer is not None:
             await self._writer.wait()
-        if self._allocator is not None:
-            if self._full is not None:
-                self._allocator.cancel()
-            await self._allocator.wait()
-        if self._retirer is not None:
-            await self._retirer.wait()
-        for segment in (self._spare, self._open.segment if self._open else None):
-            if segment is not None and segment.file is not None:
-                await segment.file.close()
-        self._fail_space_waiters(LogUnavailable("the commit log is closed"))
+        await self._supply.close(LogUnavailable("the commit log is closed"))
+        await self._closed.retired()
+        if self._open is not None and self._open.segment.file is not None:
+            await self._open.segment.file.close()
 
     # ---------------------------------------------------------------------------------------- appending
 
@@ -203,13 +172,9 @@ class CommitLog:
         if not self._started or self._stopping:
             raise LogUnavailable("the commit log is not open")
         self.check_size(size)
-        segment = self._spare
+        segment = self._supply.take()
         if segment is None:
-            if self._full is not None:
-                raise self._full
-            self._allocate_soon()
             return False
-        self._spare = None
         number = self.position
         if self._open is not None:
             if self._open.records:
@@ -217,22 +182,21 @@ class CommitLog:
                 number += 1
             self._close_segment(self._open.segment, number - 1)
         self._open_frame(number, segment)
-        self._allocate_soon()
         if self.on_segment_closed is not None:
             self._runtime.call_soon(self.on_segment_closed)
         return True
 
-    def _open_frame(self, number: int, segment: _Segment) -> None:
+    def _open_frame(self, number: int, segment: Segment) -> None:
         self._open = _Pending(number, segment)
         self._room = self._segment_bytes - FRAME_BYTES
 
-    def _close_segment(self, segment: _Segment, last: int) -> None:
+    def _close_segment(self, segment: Segment, last: int) -> None:
         segment.last = last
-        self._closed.append(segment)
+        self._closed.add(segment)
         if last <= self._written:
             self._close_file(segment)
 
-    def _close_file(self, segment: _Segment) -> None:
+    def _close_file(self, segment: Segment) -> None:
         if segment.file is not None:
             file, segment.file = segment.file, None
             self._runtime.spawn("commitlog.close", file.close())
@@ -247,20 +211,13 @@ class CommitLog:
     async def space(self, size: int) -> None:
         """Wait until `append` of a record of this many bytes has a chance; raises what `append` would."""
         while not self.has_room(size):
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._space_waiters.append(future)
-            await future
+            await self._supply.changed()
 
     def has_room(self, size: int) -> bool:
         if self.broken is not None:
             raise self.broken
         self.check_size(size)
-        if size + RECORD_BYTES <= self._room or self._spare is not None:
-            return True
-        if self._full is not None:
-            raise self._full
-        self._allocate_soon()
-        return False
+        return size + RECORD_BYTES <= self._room or self._supply.has_spare()
 
     # --------------------------------------------------------------------------------------- durability
 
@@ -310,8 +267,8 @@ class CommitLog:
                 return
             file = frame.segment.file
             assert file is not None
-            data = encode_frame(self._id, frame.segment.number, frame.number, frame.records)
             try:
+                data = encode_frame(self._id, frame.segment.number, frame.number, frame.records)
                 if self._policy is SyncPolicy.NONE:
                     await file.write(data)
                 else:
@@ -345,8 +302,14 @@ class CommitLog:
             self.durable = frame.number
         if frame.segment.last == frame.number:
             self._close_file(frame.segment)
-        for callback in self._waiters.pop(frame.number, ()):
-            callback(None)
+        self._call_back(self._waiters.pop(frame.number, ()), None)
+
+    def _call_back(self, callbacks: Sequence[DurableCallback], error: LogUnavailable | None) -> None:
+        for callback in callbacks:
+            try:
+                callback(error)
+            except Exception as failure:  # Its owner's bug must not stop the log for everybody.
+                self._runtime.log("error", "log.callback_failed", error=repr(failure))
 
     def _break(self, cause: Exception) -> None:
         self.broken = LogBroken(f"the commit log failed and takes no more writes until a restart: {cause}")
@@ -355,98 +318,24 @@ class CommitLog:
         self._runtime.log("error", "log.broken", cause=str(cause))
         waiters, self._waiters = self._waiters, {}
         for callbacks in waiters.values():
-            for callback in callbacks:
-                callback(self.broken)
-        self._fail_space_waiters(self.broken)
-
-    # ----------------------------------------------------------------------------------------- segments
-
-    async def _create_segment(self) -> _Segment:
-        number = self._next_segment
-        path = f"{self._directory}/{segment_name(number)}"
-        disk = self._runtime.disk
-        try:
-            file = await disk.append(path, preallocate=self._segment_bytes, position=0)
-        except DiskError as error:
-            await self._remove_quietly(path)
-            raise LogFull(f"no room for the commit log: {error}") from error
-        try:
-            await disk.sync_directory(self._directory)
-        except DiskError as error:
-            await file.close()
-            raise LogFull(f"no room for the commit log: {error}") from error
-        self._next_segment = number + 1
-        return _Segment(number, path, file)
-
-    async def _remove_quietly(self, path: str) -> None:
-        try:
-            await self._runtime.disk.remove(path)
-        except DiskError as error:
-            self._runtime.log("debug", "log.leftover", path=path, cause=str(error))
-
-    def _allocate_soon(self) -> None:
-        if self._spare is None and not self._stopping and (self._allocator is None or self._allocator.done()):
-            self._allocator = self._runtime.spawn("commitlog.allocate", self._allocate())
-
-    async def _allocate(self) -> None:
-        pause = FIRST_RETRY_SECONDS
-        while self.broken is None and not self._stopping and self._spare is None:
-            try:
-                self._spare = await self._create_segment()
-            except LogFull as error:
-                self._set_full(error)
-                await self._runtime.clock.sleep(pause)
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
-        self._full = None
-        for future in self._take_space_waiters():
-            future.set_result(None)
-
-    def _set_full(self, error: LogFull) -> None:
-        if self._full is None:
-            self._runtime.log("error", "log.full", cause=str(error))
-        self._full = error
-        self._fail_space_waiters(error)
-
-    def _take_space_waiters(self) -> list[asyncio.Future[None]]:
-        waiters, self._space_waiters = self._space_waiters, []
-        return [future for future in waiters if not future.done()]
-
-    def _fail_space_waiters(self, error: LogUnavailable) -> None:
-        for future in self._take_space_waiters():
-            future.set_exception(error)
+            self._call_back(callbacks, self.broken)
+        self._supply.stop(self.broken)
 
     def retire(self, position: int) -> None:
         """No record before `position` is needed any more: whole segments before it go."""
-        idle = self._retirer is None or self._retirer.done()
-        if idle and self._closed and self._closed[0].last < position:
-            self._retirer = self._runtime.spawn("commitlog.retire", self._retire(position))
-
-    async def _retire(self, position: int) -> None:
-        """Oldest first, each made durable: a crash must not bring back one whose successor is gone."""
-        disk = self._runtime.disk
-        try:
-            while self._closed and self._closed[0].last < position and self._closed[0].file is None:
-                segment = self._closed[0]
-                try:
-                    await disk.remove(segment.path)
-                except FileMissing:
-                    self._runtime.log("warning", "log.segment_missing", path=segment.path)
-                self._closed.popleft()
-                await disk.sync_directory(self._directory)
-        except DiskError as error:
-            self._runtime.log("warning", "log.retire_failed", cause=str(error))
+        self._closed.retire(position)
 
     # ------------------------------------------------------------------------------------------- status
 
     @property
     def full(self) -> LogFull | None:
         """Why the next segment could not be reserved, as long as that is so."""
-        return self._full
+        return self._supply.full
 
     def oldest_surplus(self, keep: int) -> int | None:
         """The last position of the newest segment that is beyond `keep` closed ones: to shrink the log, what
         was written up to there must be flushed."""
-        return self._closed[-keep - 1].last if len(self._closed) > keep else None
+        return self._closed.last_before_newest(keep)
 
     def statistics(self) -> dict[str, int]:
         return {

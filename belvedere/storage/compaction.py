@@ -24,8 +24,9 @@ from belvedere.storage.sstable_write import SSTableWriter, with_schema
 
 __all__ = ["choose", "compact"]
 
-#: Row groups of all inputs together that are merged at a time.
+#: Row groups of all inputs together that are merged at a time, and their bytes if they are several.
 _WINDOW_GROUPS: Final = 32
+_WINDOW_BYTES: Final = 32 << 20
 #: An output larger than this is continued in another file.
 MAX_OUTPUT: Final = 256 << 20
 
@@ -65,8 +66,20 @@ async def compact(
 
 def _cuts(inputs: Sequence[SSTable]) -> list[EntryPosition | None]:
     """Where windows end: before these positions; None is the end of everything."""
-    firsts = sorted(group.position for sstable in inputs for group in sstable.facts.groups)
-    return [*firsts[_WINDOW_GROUPS::_WINDOW_GROUPS], None]
+    groups = sorted(
+        (group.position, sstable.decoded_bytes(number))
+        for sstable in inputs
+        for number, group in enumerate(sstable.facts.groups)
+    )
+    cuts: list[EntryPosition | None] = []
+    count = size = 0
+    for position, decoded in groups:
+        if count == _WINDOW_GROUPS or (count and size + decoded > _WINDOW_BYTES):
+            cuts.append(position)
+            count = size = 0
+        count += 1
+        size += decoded
+    return [*cuts, None]
 
 
 class _Stream:

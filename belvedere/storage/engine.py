@@ -21,7 +21,9 @@ from belvedere.storage.cache import GroupCache
 from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallback, SyncPolicy
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
-from belvedere.storage.tablet import MemoryUse, TabletInfo, TabletStore
+from belvedere.storage.memtable import MemoryUse
+from belvedere.storage.tablet import TabletInfo, TabletStore
+from belvedere.storage.uninterrupted import to_the_end
 
 _DROPPED_MARK = "dropped"
 
@@ -62,6 +64,7 @@ class StorageEngine:
         self._limit = options.memtable_bytes
         self._stores: dict[int, TabletStore] = {}
         self._by_table: dict[bytes, list[TabletStore]] = {}
+        self._tables: Mapping[bytes, Table] = {}
         self._lock: Lock | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._aligning = asyncio.Lock()
@@ -89,7 +92,7 @@ class StorageEngine:
             )
             engine = cls(runtime, directory, options, log)
             engine._lock = lock
-            await engine._remove_dropped()
+            await engine._look_around(tables)
             for table, info in _wanted(tables, tablet_maps):
                 engine._stores[info.id] = await engine._open_store(table, info)
             engine._index_stores()
@@ -131,6 +134,7 @@ class StorageEngine:
         if store is None:
             return
         if record.version > store.flushed_version:
+            # The manifest may know of later versions whose records a crash took: `apply` keeps those.
             store.apply(record.mutation, position, record.version, size)
             self._replayed += 1
         if record.views and record.version > store.truncated_version:
@@ -155,6 +159,8 @@ class StorageEngine:
     async def close(self) -> None:
         """Everything appended becomes durable; memtables stay in the log."""
         await self._background.stop()
+        async with self._aligning:  # What was begun comes to its end.
+            pass
         await self.log.close()
         self._fail_waiting(StorageError("the storage engine is closed"))
         for store in self._stores.values():
@@ -174,20 +180,29 @@ class StorageEngine:
 
     def use_tables(self, tables: Mapping[bytes, Table]) -> None:
         """Take over new definitions of tables that are open, before anything is written by them."""
+        self._tables = tables
         for store in self._stores.values():
-            table = tables.get(store.table.id)
-            if table is not None:
-                store.set_table(table)
+            self._define_store(store)
+
+    def _define_store(self, store: TabletStore) -> None:
+        table = self._tables.get(store.table.id)
+        if table is not None:
+            store.set_table(table)
 
     async def align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
         """Open the stores of new tablets, take over new definitions, drop the stores of tablets gone."""
+        # Now and not after a wait: by then newer definitions may be known.
+        self.use_tables(tables)
+        await to_the_end(self._runtime, "engine.align", lambda: self._align(tables, tablet_maps))
+
+    async def _align(self, tables: Mapping[bytes, Table], tablet_maps: Mapping[bytes, TabletMapLike]) -> None:
         async with self._aligning:
-            self.use_tables(tables)
             wanted = {info.id: (table, info) for table, info in _wanted(tables, tablet_maps)}
             for tablet, (table, info) in wanted.items():
                 store = self._stores.get(tablet)
                 if store is None:
-                    self._stores[tablet] = await self._open_store(table, info)
+                    opened = self._stores[tablet] = await self._open_store(table, info)
+                    self._define_store(opened)
                 else:
                     store.epoch = info.epoch
             gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
@@ -236,11 +251,17 @@ class StorageEngine:
         except DiskError as error:
             self._runtime.log("warning", "engine.drop_failed", path=directory, cause=str(error))
 
-    async def _remove_dropped(self) -> None:
+    async def _look_around(self, tables: Mapping[bytes, Table]) -> None:
+        """Finish drops that a crash interrupted. Directories of tables that nobody knows are kept: it may be
+        the metadata that is wrong."""
         root = f"{self._directory}/tables"
+        known = {self._table_directory(table) for table in tables.values()}
         for name in await self._runtime.disk.list(root):
-            if await self._runtime.disk.exists(f"{root}/{name}/{_DROPPED_MARK}"):
-                await self._remove_tree(f"{root}/{name}")
+            path = f"{root}/{name}"
+            if await self._runtime.disk.exists(f"{path}/{_DROPPED_MARK}"):
+                await self._remove_tree(path)
+            elif path not in known:
+                self._runtime.log("warning", "engine.unknown_table", path=path)
 
     async def truncate(self, store: TabletStore) -> None:
         await store.truncate()
@@ -320,7 +341,16 @@ class StorageEngine:
             largest = max(self._stores.values(), key=lambda store: store.active_bytes)
             if largest.freeze():
                 self._background.flush_soon(largest)
-        return memory.used <= 2 * self._limit
+        if memory.used <= 2 * self._limit:
+            return True
+        self._flush_frozen()
+        return False
+
+    def _flush_frozen(self) -> None:
+        """Also what a failed flush or truncation set aside."""
+        for store in self._stores.values():
+            if store.frozen_count:
+                self._background.flush_soon(store)
 
     async def _wait_for_memory(self) -> None:
         while self._memory.used > self._limit and not self._make_room():
@@ -363,7 +393,7 @@ class StorageEngine:
             return
         for store in self._stores.values():
             first = store.first_position
-            if first is not None and first <= surplus and not store.frozen_count and store.freeze():
+            if first is not None and first <= surplus and (store.frozen_count or store.freeze()):
                 self._background.flush_soon(store)
 
     # ------------------------------------------------------------------------------- durability, upkeep

@@ -76,6 +76,8 @@ class Pinned:
         for file in self._files:
             file.pin()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is GeneratorExit:
+            return  # Not ended but thrown away, with its event loop: nothing can be removed any more.
         for file in self._files:
             file.unpin()

@@ -33,6 +33,8 @@ CELL_BYTES = 45
 _FEW_RANGES = 16
 #: Positions not yet merged into the order of partitions, at most this many or a part of those in order.
 _FEW_POSITIONS = 512
+#: How many rows are looked at before others may run.
+_ROWS_PER_STEP = 1000
 
 _NO_RANGES: list[RangeDeletion] = []
 
@@ -88,7 +90,7 @@ class MemPartition:
         self.deletion = newer_deletion(self.deletion, deletion)
         if self.static is not None:
             self.static = cut(self.static, deletion)
-        self._cut_rows(self.order, deletion)
+        self._cut_rows(0, len(self.order), deletion)
         self.ranges = [r for r in self.ranges if r.deletion > deletion]
 
     def delete_range(self, new: RangeDeletion) -> None:
@@ -98,22 +100,22 @@ class MemPartition:
             self.ranges_limit = max(_FEW_RANGES, 2 * len(ranges))
         self.ranges = ranges
         low, high = self.keys_in(KeySlice(new.start, new.end))
-        if low < high:
-            self._cut_rows(self.order[low:high], new.deletion)
+        self._cut_rows(low, high, new.deletion)
 
-    def _cut_rows(self, keys: list[bytes], deletion: Deletion) -> None:
-        """Free what is deleted already; readers apply the deletion again, to other sources too."""
+    def _cut_rows(self, low: int, high: int, deletion: Deletion) -> None:
+        """Free what is deleted already of a stretch of `order`; readers apply the deletion again, to other
+        sources too."""
         rows = self.rows
-        gone = 0
-        for key in keys:
+        kept = []
+        for key in self.order[low:high]:
             left = cut(rows[key], deletion)
             if left is None:
                 del rows[key]
-                gone += 1
             else:
                 rows[key] = left
-        if gone:
-            self.order = [key for key in self.order if key in rows]
+                kept.append(key)
+        if len(kept) < high - low:
+            self.order[low:high] = kept
 
     def merge_static(self, row: Row) -> None:
         left = row if self.deletion is None else cut(row, self.deletion)
@@ -234,9 +236,28 @@ class Memtable:
                 stored.ranges = disjoint(stored.ranges)
                 yield stored
 
-    def min_timestamp(self) -> int | None:
-        """The oldest write time of anything in here. Looks at every cell."""
-        return min((oldest_in(partition) for partition in self.partitions.values()), default=None)
+    def oldest_stamps(self) -> Iterator[int]:
+        """Write times of which the smallest is the oldest in here. Looks at every cell, so it comes in steps
+        of bounded work; writes may go on between them."""
+        oldest, looked = MAX_TOKEN, 0
+        for partition in list(self.partitions.values()):
+            oldest = min(oldest, oldest_of_heads(partition))
+            for row in list(partition.rows.values()):
+                oldest = min(oldest, oldest_in(row))
+                looked += 1
+                if looked % _ROWS_PER_STEP == 0:
+                    yield oldest
+        yield oldest
+
+
+class MemoryUse:
+    """Bytes in the memtables of all tablets; `frozen` of them wait for a flush."""
+
+    __slots__ = ("frozen", "used")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.frozen = 0
 
 
 def _stretch(order: list[Position], start: Position, end_token: int, limit: int) -> list[Position]:
@@ -247,24 +268,23 @@ def _stretch(order: list[Position], start: Position, end_token: int, limit: int)
     return found
 
 
-def oldest_in(partition: MemPartition) -> int:
-    """The oldest write time in a partition; what holds nothing counts as newest."""
-    oldest = MAX_TOKEN
+def oldest_of_heads(partition: MemPartition) -> int:
+    """The oldest write time of what is not in rows; what holds nothing counts as newest."""
+    stamps = [found.deletion[0] for found in partition.ranges]
     if partition.deletion is not None:
-        oldest = partition.deletion[0]
-    for found in partition.ranges:
-        oldest = min(oldest, found.deletion[0])
-    rows = list(partition.rows.values())
+        stamps.append(partition.deletion[0])
     if partition.static is not None:
-        rows.append(partition.static)
-    for row in rows:
-        if row.live:
-            oldest = min(oldest, row.timestamp)
-        if row.deletion is not None:
-            oldest = min(oldest, row.deletion[0])
-        for cell in row.cells:
-            if cell is not None:
-                oldest = min(oldest, _oldest_in_cell(row, cell))
+        stamps.append(oldest_in(partition.static))
+    return min(stamps, default=MAX_TOKEN)
+
+
+def oldest_in(row: Row) -> int:
+    oldest = row.timestamp if row.live else MAX_TOKEN
+    if row.deletion is not None:
+        oldest = min(oldest, row.deletion[0])
+    for cell in row.cells:
+        if cell is not None:
+            oldest = min(oldest, _oldest_in_cell(row, cell))
     return oldest
 
 

@@ -7,10 +7,9 @@ of another, so all are gathered first; merging cell by cell and cutting by delet
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from belvedere.model.mutations import RangeDeletion
 from belvedere.model.rows import Deletion, Row, cut, merge_rows, newer_deletion, visible
 from belvedere.model.schema import Column, Table
-from belvedere.storage.deletions import Coverage, disjoint
+from belvedere.storage.deletions import Coverage
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import KeySlice
 
@@ -70,34 +69,11 @@ def _masked(row: Row, alive: tuple[bool, ...]) -> Row:
 # ------------------------------------------------------------------------------------- what is stored
 
 
-def merge_stored(sources: Sequence[StoredPartition]) -> StoredPartition:
-    """One source that says the same as all of them, with everything covered cut away."""
-    first = sources[0]
-    coverage = coverage_of(sources)
-    ranges = [r for r in disjoint(_all_ranges(sources)) if _outlives(r, coverage.partition)]
-    rows: Rows = []
-    for key, row in merged_rows(sources):
-        deletion = coverage.of(key)
-        left = row if deletion is None else cut(row, deletion)
-        if left is not None:
-            rows.append((key, left))
-    static = merged_static(sources, coverage.partition)
-    return StoredPartition(first.token, first.key, coverage.partition, ranges, static, rows)
-
-
-def _outlives(found: RangeDeletion, partition: Deletion | None) -> bool:
-    return partition is None or found.deletion > partition
-
-
-def _all_ranges(sources: Sequence[StoredPartition]) -> list[RangeDeletion]:
-    return [found for source in sources for found in source.ranges]
-
-
 def coverage_of(sources: Sequence[StoredPartition]) -> Coverage:
     partition: Deletion | None = None
     for source in sources:
         partition = newer_deletion(partition, source.deletion)
-    return Coverage(partition, _all_ranges(sources))
+    return Coverage(partition, [found for source in sources for found in source.ranges])
 
 
 def merged_static(sources: Iterable[StoredPartition], deletion: Deletion | None) -> Row | None:

@@ -32,7 +32,8 @@ _MEMORY_POSITIONS = 1024
 _FILE_ROWS = 4096
 _FEWEST_FILE_ROWS = 256
 _PARTITIONS_PER_TURN = 2000
-_STEPS_PER_TURN = 500
+#: A partition that has to be merged costs as much as so many that need not be.
+_MERGE_COST = 4
 #: Partitions of a memtable with more rows than this are read in pieces when there is a limit.
 _LARGE_PARTITION = 4096
 
@@ -141,6 +142,8 @@ class _Scan:
         self._files = [_FileCursor(file, read.start, read.end_token, rows) for file in files]
         self._cursors: list[_MemoryCursor | _FileCursor] = [*self._memory, *self._files]
         self._count = 0
+        #: Partitions looked at since others had their turn.
+        self.looked = 0
         self.page = ScanPage()
 
     async def step(self) -> bool:
@@ -192,10 +195,12 @@ class _Scan:
                 page.partitions.append(PartitionRows(head[0], head[1], static, rows))
                 count += len(rows) or 1
         self._count += count - before
+        self.looked += looked
         return looked > 0
 
     async def add_partition(self, position: Position) -> bool:
         """Merge the partition at `position` into the page; False when the page is full."""
+        self.looked += _MERGE_COST
         taken = [cursor.take() for cursor in self._files if cursor.head == position]
         wide = [one for one in taken if isinstance(one, LiveFile)]
         stored = [one for one in taken if isinstance(one, StoredPartition)]
@@ -287,11 +292,10 @@ async def scan(
     columns: LiveColumns,
 ) -> ScanPage:
     run = _Scan(memtables, files, read, now, columns)
-    steps = 0
     with Pinned(files):
         while await run.step():
-            steps += 1
-            if steps % _STEPS_PER_TURN == 0:
+            if run.looked >= _PARTITIONS_PER_TURN:
+                run.looked = 0
                 await runtime.clock.sleep(0)
     return run.page
 

@@ -17,8 +17,9 @@ from belvedere.storage.columns import arrow_type
 from belvedere.storage.errors import Corrupt
 
 FORMAT_VERSION: Final = 1
-#: Rows of a row group: what one cold read must fetch and decode.
+#: Rows of a row group, and bytes of one with several rows: what a cold read must fetch and decode.
 GROUP_ROWS: Final = 4096
+GROUP_BYTES: Final = 4 << 20
 #: Key of our JSON document in the file's key-value metadata.
 METADATA_KEY: Final = b"belvedere"
 
@@ -245,7 +246,7 @@ class SSTableFacts(msgspec.Struct, frozen=True):
     partitions: int
     #: Entries of kinds 0, 1 and 2: without any, a point read needs no look at the partition's start.
     heads: int
-    #: Entries that are, or have, tombstones.
+    #: Entries that are, or have, tombstones, or expire: by `max_second` all of these are over.
     tombstones: int
     min_token: int
     max_token: int

@@ -30,6 +30,8 @@ from belvedere.storage.sstable_plan import ReadPlan
 
 #: So few rows are cheaper one by one than column by column.
 _FEW: Final = 16
+#: Rows that are made at a time when partitions are read one after the other.
+_ROWS_AT_A_TIME: Final = 256
 
 
 class DecodedGroup:
@@ -206,19 +208,26 @@ class DecodedGroup:
         return [pair for start, stop in spans for pair in self.keyed_rows(start, stop)]
 
     def partitions(self, low: int, high: int) -> Iterator[StoredPartition]:
-        """Whole partitions (as far as they are in this group) among entries of this range."""
+        """Whole partitions (as far as they are in this group) among entries of this range. Rows are made some
+        partitions at a time: who reads a page wants few of them."""
         if low >= high:
             return
         tokens = np.asarray(self._tokens[low:high])
         starts = [0, *(np.flatnonzero(tokens[1:] != tokens[:-1]) + 1).tolist(), high - low]
-        rows = None if self._kinds is not None else self.keyed_rows(low, high)
+        rows: list[tuple[bytes, Row]] = []
+        at = made = 0  # the entries that `rows` are those of
         for first, last in pairwise(starts):
             start, stop = low + first, low + last
-            if rows is None or (stop > start + 1 and self.key(start) != self.key(stop - 1)):
+            if self._kinds is not None or (stop > start + 1 and self.key(start) != self.key(stop - 1)):
                 yield from self._partitions_of_token(start, stop)
-            else:
-                token, key = self._tokens[start], self.key(start)
-                yield StoredPartition(token, key, None, [], None, rows[first:last])
+                continue
+            if last > made:
+                at, made = first, max(last, min(first + _ROWS_AT_A_TIME, high - low))
+                made = starts[bisect_right(starts, made) - 1]
+                rows = self.keyed_rows(low + at, low + made)
+            yield StoredPartition(
+                self._tokens[start], self.key(start), None, [], None, rows[first - at : last - at]
+            )
 
     def _partitions_of_token(self, low: int, high: int) -> Iterator[StoredPartition]:
         while low < high:

@@ -4,6 +4,7 @@ Every byte is checked before it is believed: the tail of the file when it is ope
 whenever they are read. What does not match, or cannot be decoded, raises CorruptSSTable.
 """
 
+import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import Enum
@@ -24,6 +25,7 @@ from belvedere.storage.reads import EVERYTHING, KeySlice, Position
 from belvedere.storage.sparse_file import SparseFile
 from belvedere.storage.sstable_format import CorruptSSTable, FileDescription, SSTableFacts
 from belvedere.storage.sstable_group import DecodedGroup
+from belvedere.storage.sstable_pieces import Pieces, extend
 from belvedere.storage.sstable_plan import ReadPlan
 
 #: What the Parquet reader asks for first, at the end of the file, however small the footer is.
@@ -103,6 +105,8 @@ class SSTable:
         self.table = table
         self._plan = ReadPlan.of(table, self.description, self._schema.names)
         self._leaves = _leaves_of(self._schema, self._plan.names)
+        #: Row groups that are being read for this plan.
+        self._loading: dict[int, asyncio.Future[DecodedGroup | None]] = {}
         self._cache.drop_file(self.number, len(self.facts.groups))
 
     def close(self) -> None:
@@ -111,14 +115,6 @@ class SSTable:
         self._readers.clear()
 
     # -- one partition -----------------------------------------------------------------------------
-
-    def might_contain(self, token: int) -> bool:
-        """False only if no partition with this token is in the file."""
-        low, high = self._groups_of(token)
-        if low == high:
-            return False
-        probe = probe_of(token)
-        return any(self._blooms[number].might_contain(probe) for number in range(low, high))
 
     def partition_now(
         self,
@@ -163,7 +159,7 @@ class SSTable:
                     return None
             group = await self.group(low)
             return group.partition(token, key, slices, row, max_rows, reverse)
-        result = _Pieces(token, key, max_rows, reverse)
+        result = Pieces(token, key, max_rows, reverse)
         for number in self._needed(low, high, token, key, slices, row, reverse):
             if result.is_full and not self._may_have_heads(number, token, key):
                 continue
@@ -183,7 +179,7 @@ class SSTable:
         max_rows: int,
         reverse: bool,
     ) -> FoundNow:
-        result = _Pieces(token, key, max_rows, reverse)
+        result = Pieces(token, key, max_rows, reverse)
         for number in self._needed(low, high, token, key, slices, row, reverse):
             if result.is_full and not self._may_have_heads(number, token, key):
                 continue
@@ -253,7 +249,7 @@ class SSTable:
                 position = (piece.token, piece.key)
                 if found and (found[-1].token, found[-1].key) == position:
                     rows += len(piece.rows)
-                    _extend(found[-1], piece)
+                    extend(found[-1], piece)
                     continue
                 full = bool(found) and rows >= max_rows
                 if full or (position in self._wide and position != start):
@@ -268,16 +264,31 @@ class SSTable:
     # -- row groups --------------------------------------------------------------------------------
 
     async def group(self, number: int) -> DecodedGroup:
-        """A row group, from the cache or from disk."""
+        """A row group, from the cache or from disk; those who want the same one share one read."""
         group = self._cache.get((self.number, number))
-        if group is None:
+        while group is None:
+            loading = self._loading.get(number)
+            if loading is None:
+                return await self._load(number)
+            group = await asyncio.shield(loading)  # None if that read failed or was given up.
+        return group
+
+    async def _load(self, number: int) -> DecodedGroup:
+        loading = self._loading
+        shared = loading[number] = asyncio.get_running_loop().create_future()
+        try:
             data = await self.read_group(number)
             plan, leaves = self._plan, self._leaves
             group = await self._runtime.compute(
                 lambda: DecodedGroup(plan, self.decode_group(number, data, leaves))
             )
-            if plan is self._plan:
-                self._cache.put((self.number, number), group)
+        except (Exception, asyncio.CancelledError):
+            loading.pop(number).set_result(None)
+            raise
+        if plan is self._plan:
+            self._cache.put((self.number, number), group)
+        loading.pop(number)
+        shared.set_result(group)
         return group
 
     async def read_group(self, number: int) -> bytes:
@@ -308,55 +319,15 @@ class SSTable:
             raise CorruptSSTable(self.path, f"row group {number} has {decoded.num_rows} rows")
         return decoded
 
+    def decoded_bytes(self, number: int) -> int:
+        """About so much a row group takes when decoded; less if its values repeat."""
+        return int(self._metadata.row_group(number).total_byte_size)
+
     async def verify(self) -> None:
         """Check every byte against its checksum."""
         for number in range(len(self.facts.groups)):
             data = await self.read_group(number)
             await self._runtime.compute(lambda n=number, d=data: self.decode_group(n, d))  # type: ignore[misc]
-
-
-class _Pieces:
-    """A partition put together from several row groups, which come in the order of reading."""
-
-    def __init__(self, token: int, key: bytes, max_rows: int, reverse: bool) -> None:
-        self._max_rows = max_rows
-        self._reverse = reverse
-        self._parts: list[StoredPartition] = []
-        self._rows = 0
-        self._key = (token, key)
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self._max_rows) and self._rows >= self._max_rows
-
-    @property
-    def wanted(self) -> int:
-        """How many rows are missing; 0 means all there are."""
-        return self._max_rows - self._rows if self._max_rows else 0
-
-    def add(self, piece: StoredPartition | None) -> None:
-        if piece is not None:
-            self._parts.append(piece)
-            self._rows += len(piece.rows)
-
-    def found(self) -> StoredPartition | None:
-        if not self._parts:
-            return None
-        parts = self._parts[::-1] if self._reverse else self._parts
-        whole = parts[0]
-        for part in parts[1:]:
-            _extend(whole, part)
-        return whole
-
-
-def _extend(whole: StoredPartition, more: StoredPartition) -> None:
-    """Append what a following row group holds of the same partition."""
-    whole.rows += more.rows
-    whole.ranges += more.ranges
-    if more.deletion is not None:
-        whole.deletion = more.deletion
-    if more.static is not None:
-        whole.static = more.static
 
 
 def _leaves_of(schema: pa.Schema, names: frozenset[str]) -> list[int]:

@@ -15,6 +15,7 @@ from belvedere.storage import sstable_format as fmt
 from belvedere.storage.columns import from_arrow
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.sstable_format import (
+    GROUP_BYTES,
     GROUP_ROWS,
     BuiltSSTable,
     EntryPosition,
@@ -101,6 +102,7 @@ class SSTableWriter:
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
         self._firsts: list[EntryPosition] = []
         self._last_tokens: list[int] = []
         self._sizes: list[int] = []
@@ -119,18 +121,25 @@ class SSTableWriter:
     def write(self, table: pa.Table) -> None:
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
-        whole = self._waiting_rows - self._waiting_rows % GROUP_ROWS
-        if whole:
+        self._waiting_bytes += table.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes > GROUP_BYTES:
             waiting = pa.concat_tables(self._waiting)
-            self._put(waiting.slice(0, whole))
-            self._waiting = [waiting.slice(whole)]
-            self._waiting_rows -= whole
+            sizes = group_sizes(waiting)
+            last = sizes[-1]
+            if last < GROUP_ROWS:  # More may follow.
+                sizes.pop()
+            whole = sum(sizes)
+            if sizes:
+                self._put(waiting.slice(0, whole), sizes)
+            left = waiting.slice(whole)
+            self._waiting, self._waiting_rows, self._waiting_bytes = [left], left.num_rows, left.nbytes
 
     def finish(self) -> BuiltSSTable:
         if self._waiting_rows:
-            self._put(pa.concat_tables(self._waiting))
+            waiting = pa.concat_tables(self._waiting)
+            self._put(waiting, group_sizes(waiting))
         if self._writer is None:
-            self._writer = self._open(self._schema.empty_table())
+            self._writer = self._open(self._schema.empty_table(), [])
         self._writer.close()
         data = self._sink.getvalue().to_pybytes()
         groups, tail_offset = self._group_facts(data)
@@ -158,18 +167,19 @@ class SSTableWriter:
         )
         return BuiltSSTable(data, facts)
 
-    def _put(self, table: pa.Table) -> None:
-        """Write row groups; the last one may be short only at the end of the file."""
+    def _put(self, table: pa.Table, sizes: Sequence[int]) -> None:
+        """Write row groups of so many rows."""
         table = table.combine_chunks()
         if self._writer is None:
-            self._writer = self._open(table)
-        self._writer.write_table(table, row_group_size=GROUP_ROWS)
-        rows = table.num_rows
-        starts = range(0, rows, GROUP_ROWS)
+            self._writer = self._open(table, sizes)
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        for start, size in zip(starts.tolist(), sizes, strict=True):
+            self._writer.write_table(table.slice(start, size), row_group_size=size)
         tokens = np.asarray(table.column(fmt.TOKEN))
         self._firsts += positions(self._layout, table.take(pa.array(starts)))
-        self._last_tokens += [int(tokens[min(start + GROUP_ROWS, rows) - 1]) for start in starts]
-        self._sizes += [min(GROUP_ROWS, rows - start) for start in starts]
+        self._last_tokens += tokens[ends - 1].tolist()
+        self._sizes += sizes
         self._count(table, tokens)
 
     def _count(self, table: pa.Table, tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
@@ -182,7 +192,7 @@ class SSTableWriter:
         self._tombstones += int(np.count_nonzero(tombstones_of(self._layout, table)))
         self._bounds.add(bounds_of(self._layout, table))
 
-    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+    def _open(self, first: pa.Table, sizes: Sequence[int]) -> pq.ParquetWriter:
         sample = first.slice(0, GROUP_ROWS)
         return pq.ParquetWriter(
             self._sink,
@@ -192,7 +202,7 @@ class SSTableWriter:
             use_dictionary=_repetitive(sample),
             write_statistics=self._columns_with_statistics(),
             sorting_columns=[pq.SortingColumn(0)],
-            bloom_filter_options={fmt.TOKEN: {"ndv": _most_tokens(first), "fpp": _FALSE_POSITIVES}},
+            bloom_filter_options={fmt.TOKEN: {"ndv": _most_tokens(first, sizes), "fpp": _FALSE_POSITIVES}},
         )
 
     def _columns_with_statistics(self) -> list[str]:
@@ -222,15 +232,30 @@ def _end_of_group(group: "pq.RowGroupMetaData") -> int:
     return int(start + last.total_compressed_size)
 
 
-def _most_tokens(table: pa.Table) -> int:
+def group_sizes(table: pa.Table) -> list[int]:
+    """Into row groups of how many rows a table is cut: halves, until no group has too many bytes."""
+    sizes: list[int] = []
+
+    def cut(start: int, rows: int) -> None:
+        if rows == 1 or table.slice(start, rows).nbytes <= GROUP_BYTES:
+            sizes.append(rows)
+        else:
+            cut(start, rows // 2)
+            cut(start + rows // 2, rows - rows // 2)
+
+    for start in range(0, table.num_rows, GROUP_ROWS):
+        cut(start, min(GROUP_ROWS, table.num_rows - start))
+    return sizes
+
+
+def _most_tokens(table: pa.Table, sizes: Sequence[int]) -> int:
     """Distinct tokens of the fullest row group: every group's filter gets room for so many."""
-    tokens = np.asarray(table.column(fmt.TOKEN))
-    if not len(tokens):
+    if not sizes:
         return 1
+    tokens = np.asarray(table.column(fmt.TOKEN))
     changes = np.cumsum(np.concatenate(([0], tokens[1:] != tokens[:-1])))
-    starts = np.arange(0, len(tokens), GROUP_ROWS)
-    ends = np.minimum(starts + GROUP_ROWS, len(tokens)) - 1
-    return int((changes[ends] - changes[starts]).max()) + 1
+    ends = np.cumsum(sizes)
+    return int((changes[ends - 1] - changes[ends - sizes]).max()) + 1
 
 
 def _repetitive(sample: pa.Table) -> list[str]:
@@ -266,9 +291,11 @@ def partition_keys(layout: Layout, table: pa.Table) -> Sequence[bytes]:
 
 
 def tombstones_of(layout: Layout, table: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """Which entries are deletions or hold deleted cells (those inside collections are not seen)."""
+    """Which entries are deletions, hold deleted cells (those inside collections are not seen), or end by
+    themselves, which makes them as good as deleted by the file's last second."""
     names = set(table.column_names)
     found = np.zeros(table.num_rows, np.bool_)
+    found |= np.asarray(table.column(fmt.UNTIL)) != fmt.FOREVER
     if fmt.DEL_TS in names:
         found |= np.asarray(pc.is_valid(table.column(fmt.DEL_TS)))
     for stored in layout.values:

@@ -2,7 +2,8 @@
 
 Memtables and files are replaced as whole tuples, so a reader that took them sees one instant. What waits for
 disks (flush, compaction, truncation) changes files only while holding `_changing`, and swaps the tuples in
-one step after the manifest is durable. Freezing needs no wait: the next write finds a new memtable.
+one step after the manifest is durable. Such a change is carried to its end even if its caller goes away.
+Freezing needs no wait: the next write finds a new memtable.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Protocol
 from belvedere.model.mutations import Mutation
 from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.model.schema import Table
-from belvedere.runtime.api import Runtime, TaskHandle
+from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.compaction import choose, compact
 from belvedere.storage.errors import CommitRefused, Dropped
@@ -20,18 +21,16 @@ from belvedere.storage.files import LiveFile, Pinned, SSTableCache
 from belvedere.storage.manifest import (
     MANIFEST_FORMAT,
     Manifest,
+    ManifestFile,
     commit_manifest,
     load_manifest,
-    sidecar_name,
-    sstable_name,
 )
-from belvedere.storage.memtable import MemPartition, Memtable
+from belvedere.storage.memtable import MemoryUse, MemPartition, Memtable
 from belvedere.storage.merge import LiveColumns
-from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.reads import MAX_TOKEN, KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
 from belvedere.storage.snapshot import Snapshot
-from belvedere.storage.sstable_format import BuiltSSTable, encode_facts
-from belvedere.storage.sstable_read import SSTable
+from belvedere.storage.sstable_format import BuiltSSTable
 from belvedere.storage.sstable_write import build_sstable
 from belvedere.storage.tablet_changes import (
     RowChange,
@@ -40,6 +39,7 @@ from belvedere.storage.tablet_changes import (
     newest_stamp,
     touched,
 )
+from belvedere.storage.tablet_files import Outputs, TabletFiles
 from belvedere.storage.tablet_reads import (
     answers_alone,
     candidates,
@@ -48,6 +48,7 @@ from belvedere.storage.tablet_reads import (
     read_now,
     read_waiting,
 )
+from belvedere.storage.uninterrupted import to_the_end
 
 
 class TabletInfo(Protocol):
@@ -71,16 +72,6 @@ class Durability(Protocol):
     @property
     def durable(self) -> int: ...
     async def wait_written(self, position: int) -> None: ...
-
-
-class MemoryUse:
-    """Bytes in the memtables of all tablets; `frozen` of them wait for a flush."""
-
-    __slots__ = ("frozen", "used")
-
-    def __init__(self) -> None:
-        self.used = 0
-        self.frozen = 0
 
 
 class TabletStore:
@@ -113,14 +104,11 @@ class TabletStore:
         self.tombstones_needed = 0
         self._runtime = runtime
         self._log = log
-        self._cache = cache
         self._memory = memory
         self._active = Memtable()
         self._memtables: tuple[Memtable, ...] = (self._active,)
-        self._files: tuple[LiveFile, ...] = ()
-        self._next_file = 1
+        self._files = TabletFiles(runtime, directory, table, cache)
         self._changing = asyncio.Lock()
-        self._removals: list[TaskHandle] = []
         self._flushes = 0
         self._compactions = 0
 
@@ -145,35 +133,15 @@ class TabletStore:
         store.last_version = manifest.last_version
         store.flushed_version = manifest.flushed_version
         store.truncated_version = manifest.truncated_version
-        store._next_file = manifest.next_file
-        # A killed process may have renamed this manifest and not synced the name. From here on it is trusted:
-        # files that it does not name go, and the log records that it covers.
-        await runtime.disk.sync_directory(directory)
-        await store._remove_strays(manifest)
-        opened = []
-        for entry in manifest.files:
-            path = f"{directory}/{sstable_name(entry.number)}"
-            sstable = await SSTable.open(runtime, path, entry.facts, cache, table)
-            opened.append(LiveFile(entry.number, path, sstable, store._remove_soon))
-        store._files = tuple(opened)
+        await store._files.load(manifest)
         return store
 
-    async def _remove_strays(self, manifest: Manifest) -> None:
-        """Files of changes that never became real, or that did and were not cleaned up after."""
-        wanted = {sstable_name(entry.number) for entry in manifest.files}
-        wanted |= {sidecar_name(entry.number) for entry in manifest.files}
-        for name in await self._runtime.disk.list(self.directory):
-            if name not in wanted and name.startswith("sst-"):
-                self._runtime.log("info", "tablet.stray_removed", path=f"{self.directory}/{name}")
-                await self._runtime.disk.remove(f"{self.directory}/{name}")
-
     def set_table(self, table: Table) -> None:
-        """A new definition of the same table."""
-        if table is not self.table:
+        """A new definition of the same table: before anything is written that only it knows."""
+        if table is not self.table and table != self.table:
             self.table = table
             self.columns = LiveColumns(table)
-            for file in self._files:
-                file.sstable.use_table(table)
+            self._files.use_table(table)
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -193,7 +161,8 @@ class TabletStore:
         """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
         async with self._changing:
             self._check_open()
-            await self._commit([], [], self.flushed_version)
+            flushed = self.flushed_version
+            await self._files.commit([], [], lambda files: self._manifest(files, flushed))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -205,7 +174,7 @@ class TabletStore:
             memory: Sequence[MemPartition] = () if partition is None else (partition,)
         else:
             memory = partitions_in(memtables, read.key)
-        files: Sequence[LiveFile] = self._files
+        files: Sequence[LiveFile] = self._files.live
         if files:
             files = candidates(files, read.token)
         if not files:
@@ -235,14 +204,14 @@ class TabletStore:
             return found
         self._check_open()
         memtables = self._memtables
-        files = candidates(self._files, read.token)
+        files = candidates(self._files.live, read.token)
         result = await read_waiting(memtables, files, read, now, self.columns)
         return self._with_position(result, partitions_in(memtables, read.key))
 
     def changes_now(self, mutation: Mutation, now: int) -> list[RowChange] | None:
         """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
         memory = partitions_in(self._memtables, mutation.key)
-        files = candidates(self._files, mutation.token)
+        files = candidates(self._files.live, mutation.token)
         return changes_now(memory, files, mutation, now, self.columns)
 
     async def changes(
@@ -251,18 +220,20 @@ class TabletStore:
         """The same with disk reads, or of some `slices` only, which must hold all rows that the mutation
         writes; the partition must be held against other writes."""
         self._check_open()
-        files = candidates(self._files, mutation.token)
+        files = candidates(self._files.live, mutation.token)
         looked_at = touched(mutation) if slices is None else slices
         return await changes_waiting(self._memtables, files, mutation, now, self.columns, looked_at)
 
     async def newest_stamp(self, token: int, key: bytes, clustering: bytes) -> int:
         """The largest write time of anything stored of one row, deletions included."""
         self._check_open()
-        return await newest_stamp(self._memtables, candidates(self._files, token), token, key, clustering)
+        return await newest_stamp(
+            self._memtables, candidates(self._files.live, token), token, key, clustering
+        )
 
     async def scan(self, read: RangeRead, now: int) -> ScanPage:
         self._check_open()
-        page = await scan(self._runtime, self._memtables, self._files, read, now, self.columns)
+        page = await scan(self._runtime, self._memtables, self._files.live, read, now, self.columns)
         if page.after <= self._log.durable:
             page.after = 0
         return page
@@ -297,6 +268,9 @@ class TabletStore:
 
     async def flush_oldest(self) -> bool:
         """Write the oldest frozen memtable to a file. It stays readable, and stays, if that fails."""
+        return await to_the_end(self._runtime, "tablet.flush", self._flush_oldest)
+
+    async def _flush_oldest(self) -> bool:
         async with self._changing:
             if len(self._memtables) == 1 or self.dropped:
                 return False
@@ -305,11 +279,10 @@ class TabletStore:
             # file before its log record is durable.
             await self._log.wait_written(memtable.last_position)
             built = await self._build(memtable)
-            added = [(await self._write_file(built), built)] if built.facts.rows else []
+            added = [await self._files.write(built)] if built.facts.rows else []
             flushed = max(self.flushed_version, memtable.last_version)
-            opened = await self._commit([], added, flushed)
+            await self._files.commit([], added, lambda files: self._manifest(files, flushed))
             self.flushed_version = flushed
-            self._files = (*self._files, *opened)
             self._forget([memtable])
             self._flushes += 1
             return True
@@ -333,9 +306,7 @@ class TabletStore:
             self._memory.used -= memtable.bytes
             self._memory.frozen -= memtable.bytes
 
-    # -------------------------------------------------------------------------------------------- files
-
-    def _manifest(self, files: Sequence[LiveFile], flushed_version: int) -> Manifest:
+    def _manifest(self, files: Sequence[ManifestFile], flushed_version: int) -> Manifest:
         return Manifest(
             MANIFEST_FORMAT,
             self.id,
@@ -344,109 +315,62 @@ class TabletStore:
             self.last_token,
             flushed_version,
             self.last_version,
-            self._next_file,
-            tuple(file.entry for file in files),
+            self._files.next_number,
+            tuple(files),
             self.truncated_version,
         )
 
-    async def _write_file(self, built: BuiltSSTable) -> int:
-        """Durable on return, though not yet part of the tablet."""
-        number, self._next_file = self._next_file, self._next_file + 1
-        disk = self._runtime.disk
-        try:
-            await disk.write(f"{self.directory}/{sstable_name(number)}", built.data)
-            await disk.write(f"{self.directory}/{sidecar_name(number)}", encode_facts(built.facts))
-            await disk.sync_directory(self.directory)
-        except DiskError:
-            await self._remove_file(number)
-            raise
-        return number
-
-    async def _commit(
-        self, removed: Sequence[LiveFile], added: Sequence[tuple[int, BuiltSSTable]], flushed_version: int
-    ) -> list[LiveFile]:
-        """Make a change of files durable; returns the added ones, open. `_changing` is held."""
-        opened = []
-        try:
-            for number, built in added:
-                path = f"{self.directory}/{sstable_name(number)}"
-                sstable = await SSTable.open(self._runtime, path, built.facts, self._cache, self.table)
-                opened.append(LiveFile(number, path, sstable, self._remove_soon))
-            keep = [file for file in self._files if not any(file is gone for gone in removed)]
-            await commit_manifest(
-                self._runtime, self.directory, self._manifest([*keep, *opened], flushed_version)
-            )
-        except (CommitRefused, DiskError):
-            # Nothing happened, for certain: the new files are nobody's.
-            for number, _ in added:
-                await self._remove_file(number)
-            raise
-        return opened
-
-    def _remove_soon(self, file: LiveFile) -> None:
-        file.sstable.close()
-        self._removals = [task for task in self._removals if not task.done()]
-        self._removals.append(self._runtime.spawn("tablet.remove", self._remove_file(file.number)))
-
-    async def _remove_file(self, number: int) -> None:
-        for name in (sstable_name(number), sidecar_name(number)):
-            try:
-                await self._runtime.disk.remove(f"{self.directory}/{name}")
-            except DiskError as error:
-                # It is removed when the tablet is opened again.
-                self._runtime.log("debug", "tablet.remove_failed", path=error.path, cause=str(error))
-
     async def removals(self) -> None:
-        """Wait for the files that are being deleted."""
-        while self._removals:
-            await self._removals.pop().wait()
+        """Wait for the change under way, and for files that are being deleted."""
+        async with self._changing:
+            pass
+        await self._files.settled()
 
     # --------------------------------------------------------------------------------------- compaction
 
     def wants_compaction(self, now: int | None = None) -> bool:
-        """`now` given: files of mostly tombstones count, too."""
-        return not self.dropped and self._choose(now) is not None
+        """`now` given: files of mostly tombstones count, too, though memory may yet forbid to purge them."""
+        return not self.dropped and self._choose(now, MAX_TOKEN) is not None
 
-    def _choose(self, now: int | None) -> list[int] | None:
-        facts = [file.facts for file in self._files]
-        chosen = choose(facts)
-        if chosen is None and now is not None and not self.tombstones_needed:
-            gc_before = now - self.table.gc_grace_seconds
-            if any(f.max_second < gc_before and 2 * f.tombstones > f.rows for f in facts):
-                chosen = choose(facts, gc_before=gc_before, oldest_in_memory=self._oldest_in_memory())
-        return chosen
-
-    def _oldest_in_memory(self) -> int:
-        found = [oldest for m in self._memtables if (oldest := m.min_timestamp()) is not None]
-        return min(found, default=2**63 - 1)
+    def _choose(self, now: int | None, oldest_in_memory: int) -> list[int] | None:
+        facts = [file.facts for file in self._files.live]
+        purging = now is not None and not self.tombstones_needed
+        gc_before = now - self.table.gc_grace_seconds if now is not None and purging else 0
+        return choose(facts, gc_before=gc_before, oldest_in_memory=oldest_in_memory)
 
     async def compact(self, now: int, everything: bool = False) -> bool:
-        """Merge some files (`everything`: all of them); False if there is nothing to do."""
-        files = self._files
-        chosen = list(range(len(files))) if everything else self._choose(now)
+        """Merge some files (`everything`: all of them); False if there is nothing to do. When cancelled, the
+        files are left as they were."""
+        oldest = MAX_TOKEN
+        if not everything and self._choose(None, oldest) is None and self._choose(now, oldest) is not None:
+            oldest = await self._oldest_in_memory()
+        files = self._files.live
+        chosen = list(range(len(files))) if everything else self._choose(now, oldest)
         if not chosen or self.dropped:
             return False
         inputs = [files[index] for index in chosen]
         with Pinned(inputs):
-            purge_before = self._purge_before(inputs, now)
-            tables = [file.sstable for file in inputs]
-            built = await compact(self._runtime, self.table, tables, now, purge_before)
-            await self._replace(inputs, built)
+            outputs = Outputs(self._files)
+            try:
+                purge_before = await self._purge_before(inputs, now)
+                tables = [file.sstable for file in inputs]
+                await compact(self._runtime, self.table, tables, now, purge_before, emit=outputs.add)
+            except (Exception, asyncio.CancelledError):
+                outputs.abandon()
+                raise
+            await to_the_end(self._runtime, "tablet.replace", lambda: self._replace(inputs, outputs))
         return True
 
-    async def _replace(self, inputs: Sequence[LiveFile], outputs: Sequence[BuiltSSTable]) -> None:
+    async def _replace(self, inputs: Sequence[LiveFile], outputs: Outputs) -> None:
         async with self._changing:
-            if self.dropped or not all(any(file is f for f in self._files) for file in inputs):
-                return  # Truncated meanwhile.
-            added = [(await self._write_file(built), built) for built in outputs if built.facts.rows]
-            opened = await self._commit(inputs, added, self.flushed_version)
-            kept = [file for file in self._files if not any(file is gone for gone in inputs)]
-            self._files = (*kept, *opened)
-            for file in inputs:
-                file.retire()
+            if self.dropped or any(file.obsolete for file in inputs):
+                outputs.abandon()  # Truncated meanwhile.
+                return
+            version = self.flushed_version
+            await self._files.commit(inputs, outputs.entries, lambda files: self._manifest(files, version))
             self._compactions += 1
 
-    def _purge_before(self, inputs: Sequence[LiveFile], now: int) -> int:
+    async def _purge_before(self, inputs: Sequence[LiveFile], now: int) -> int:
         """Tombstones older than this time may go, once their grace is over: nothing outside the inputs is as
         old. Looking through the memtables is only worth it if there are such tombstones."""
         grace = now - self.table.gc_grace_seconds
@@ -454,8 +378,19 @@ class TabletStore:
             return NO_TIMESTAMP
         if not any(file.facts.max_second and file.facts.min_second <= grace for file in inputs):
             return NO_TIMESTAMP
-        others = [file for file in self._files if not any(file is chosen for chosen in inputs)]
-        return min([self._oldest_in_memory(), *(file.facts.min_timestamp for file in others)])
+        # Taken before anything is waited for: a memtable that is flushed meanwhile counts as such.
+        others = [file.facts for file in self._files.live if not any(file is chosen for chosen in inputs)]
+        return min([await self._oldest_in_memory(), *(facts.min_timestamp for facts in others)])
+
+    async def _oldest_in_memory(self) -> int:
+        """The oldest write time in the memtables. Others run meanwhile: what they write older than that is
+        as if it had come after the compaction."""
+        oldest = MAX_TOKEN
+        for memtable in self._memtables:
+            for stamp in memtable.oldest_stamps():
+                oldest = min(oldest, stamp)
+                await self._runtime.clock.sleep(0)
+        return oldest
 
     # ---------------------------------------------------------------------- snapshots, truncation, drop
 
@@ -464,39 +399,37 @@ class TabletStore:
         self._check_open()
         version = self.last_version
         await self.flush()
-        return Snapshot(self.id, self.table, max(version, self.flushed_version), self._files)
+        self._check_open()
+        return Snapshot(self.id, self.table, max(version, self.flushed_version), self._files.live)
 
     async def truncate(self) -> None:
         """Remove what was written up to now. What is written while this waits stays."""
+        await to_the_end(self._runtime, "tablet.truncate", self._truncate)
+
+    async def _truncate(self) -> None:
         async with self._changing:
             self._check_open()
             self.freeze()
-            doomed, files, version = self._memtables[1:], self._files, self.last_version
+            doomed, version = self._memtables[1:], self.last_version
             before, self.truncated_version = self.truncated_version, version
             try:
-                await self._commit(files, [], version)
+                await self._files.commit(self._files.live, [], lambda files: self._manifest(files, version))
             except CommitRefused:
                 self.truncated_version = before
                 raise
             self.flushed_version = version
-            self._files = ()
             self._forget(doomed)
             self.truncations += 1
-            for file in files:
-                file.retire()
 
     async def drop(self, when_gone: Callable[[], None]) -> None:
         """Forget everything; call back when the last reader let go of the last file."""
         self.dropped = True
         async with self._changing:
-            self.freeze_away()
-            files, self._files = self._files, ()
-            for file in files:
-                file.retire()
+            self._drop_memtables()
+            files = self._files.forget()
         self._runtime.spawn("tablet.drop", self._remove_directory(files, when_gone))
 
-    def freeze_away(self) -> None:
-        """Drop all memtables."""
+    def _drop_memtables(self) -> None:
         self._memory.frozen += self._active.bytes
         doomed, self._active = self._memtables, Memtable()
         self._memtables = (self._active, *doomed)
@@ -517,9 +450,9 @@ class TabletStore:
 
     def statistics(self) -> dict[str, int]:
         return {
-            "files": len(self._files),
-            "file_bytes": sum(file.facts.size for file in self._files),
-            "file_rows": sum(file.facts.rows for file in self._files),
+            "files": len(self._files.live),
+            "file_bytes": sum(file.facts.size for file in self._files.live),
+            "file_rows": sum(file.facts.rows for file in self._files.live),
             "memtable_bytes": sum(memtable.bytes for memtable in self._memtables),
             "memtable_partitions": sum(len(memtable.partitions) for memtable in self._memtables),
             "frozen_memtables": self.frozen_count,

@@ -11,7 +11,7 @@ from belvedere.model.mutations import Mutation, ViewUpdate
 from belvedere.model.rows import Row
 from belvedere.query.keeping import ALWAYS
 from belvedere.query.local_access import LocalAccess
-from belvedere.query.select_source import RangeSource
+from belvedere.query.select.source import RangeSource
 from belvedere.runtime.api import Runtime
 from belvedere.storage.engine import StorageEngine, Write
 from belvedere.storage.reads import EVERYTHING

@@ -21,12 +21,12 @@ from belvedere.model.rows import AnyCell, Cell, Complex, Row, stamped
 from belvedere.model.schema import WRITE_TIMES, Column, Table
 from belvedere.model.token import token_of
 from belvedere.query.access import Execution
-from belvedere.query.restrictions_filters import ComparisonFilter, Predicate
-from belvedere.query.restrictions_relations import read_relations
 from belvedere.query.schema_view import SchemaView
-from belvedere.query.selection_rows import RowView, column_reader
-from belvedere.query.terms import BindCollector
+from belvedere.query.select.row_views import RowView, column_reader
+from belvedere.query.terms.values import BindCollector
 from belvedere.query.view_rows import RowTimes, Times, encode_times
+from belvedere.query.where.filters import ComparisonFilter, Predicate
+from belvedere.query.where.relations import read_relations
 from belvedere.storage.tablet_changes import RowChange
 
 NEVER = 2**62

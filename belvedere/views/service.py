@@ -16,7 +16,7 @@ from belvedere.meta.view_records import BUILDING
 from belvedere.model.schema import Table
 from belvedere.query.database import Database
 from belvedere.query.errors import InvalidRequest, ServerError
-from belvedere.query.virtual import VirtualRow
+from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.errors import Dropped, StorageError

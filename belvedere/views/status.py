@@ -7,7 +7,7 @@ from belvedere.meta import view_records
 from belvedere.meta.state import ClusterState
 from belvedere.meta.view_records import BUILT
 from belvedere.model.schema import Table
-from belvedere.query.virtual import VirtualRow
+from belvedere.query.system.virtual import VirtualRow
 from belvedere.views.coordinator import Coordinator, OpenView, Task, Trouble
 
 

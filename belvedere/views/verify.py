@@ -14,8 +14,8 @@ from belvedere.model.schema import WRITE_TIMES, Table
 from belvedere.model.token import token_of
 from belvedere.query.keeping import ALWAYS
 from belvedere.query.local_access import LocalAccess
-from belvedere.query.select_source import RangeSource
-from belvedere.query.selection_rows import RowView, column_reader
+from belvedere.query.select.row_views import RowView, column_reader
+from belvedere.query.select.source import RangeSource
 from belvedere.query.view_rows import unwrap
 from belvedere.runtime.api import Runtime
 from belvedere.storage.engine import StorageEngine

@@ -51,7 +51,7 @@ def connect(host: str, port: int) -> tuple[Cluster, Session]:
 
 
 class Writer(threading.Thread):
-    """One client: rows of its own, so that it knows their order of writes; pairs of its own; claims of all."""
+    """One client: rows and pairs of its own, so that it knows their order of writes; claims of all."""
 
     def __init__(self, number: int, session: Session, memory: Memory, statements: dict[str, Any], seed: int):
         super().__init__(name=f"writer-{number}")

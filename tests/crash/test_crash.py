@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "drivers")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from load import SCHEMA, Memory, check, connect, finish, start_writers
 from server_process import ServerProcess, server_process
 

@@ -108,7 +108,9 @@ def test_merge_against_a_model_of_single_cells(a: Row, b: Row) -> None:
     floor = max((row.deletion[0] for row in (a, b) if row.deletion), default=0)
     for column in (0, 1):
         written = [
-            found for row in (a, b) if (found := spelled_out(row)[2][column]) is not None  # type: ignore[index]
+            found
+            for row in (a, b)
+            if (found := spelled_out(row)[2][column]) is not None  # type: ignore[index]
         ]
         candidates = [found for found in written if found[1] > floor]
         expected = max(

@@ -1,7 +1,7 @@
 """Bugs planted on purpose, to show that the model test finds such bugs. Each is a patch to be undone."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -9,8 +9,9 @@ from unittest.mock import patch
 from belvedere.model import rows
 from belvedere.model.ordering import ClusteringOrder
 from belvedere.model.schema import Table
-from belvedere.query import select_source
-from belvedere.query.modifications_attributes import Attributes
+from belvedere.query.modify.attributes import Attributes
+from belvedere.query.partition_locks import PartitionLocks
+from belvedere.query.select import source as select_source
 from belvedere.sim.disk import SimDisk
 from belvedere.storage.commitlog import CommitLog
 from belvedere.storage.deletions import Coverage
@@ -84,7 +85,10 @@ def last_frame_not_replayed() -> Any:
 
 
 def purged_without_looking_elsewhere() -> Any:
-    return patch.object(TabletStore, "_purge_before", lambda self, inputs, now: 2**63 - 1)
+    async def purge_before(self: TabletStore, inputs: Any, now: int) -> int:
+        return 2**63 - 1
+
+    return patch.object(TabletStore, "_purge_before", purge_before)
 
 
 def purged_before_grace_is_over() -> Any:
@@ -103,7 +107,7 @@ def descending_ignored() -> Any:
 def ranges_delete_only_what_is_there() -> Any:
     def delete_range(self: MemPartition, new: Any) -> None:
         low, high = self.keys_in(new)
-        self._cut_rows(self.order[low:high], new.deletion)
+        self._cut_rows(low, high, new.deletion)
 
     return patch.object(MemPartition, "delete_range", delete_range)
 
@@ -152,7 +156,7 @@ def pages_lose_a_row() -> Any:
 
 
 def conditions_lie() -> Any:
-    return patch("belvedere.query.conditions_execute._holds", lambda table, found, demand: True)
+    return patch("belvedere.query.modify.conditions_execute._holds", lambda table, found, demand: True)
 
 
 @dataclass(frozen=True)
@@ -187,4 +191,18 @@ BUGS = [
     Bug(directories_not_synced, 100),
     Bug(pages_lose_a_row, 100),
     Bug(conditions_lie, 40),
+]
+
+
+def partitions_not_locked() -> Any:
+    @asynccontextmanager
+    async def hold(self: PartitionLocks, *partitions: Any) -> AsyncIterator[None]:
+        yield
+
+    return patch.object(PartitionLocks, "hold", hold)
+
+
+CONTENDED = [
+    Bug(partitions_not_locked, 40),
+    Bug(acknowledged_before_sync, 100),
 ]

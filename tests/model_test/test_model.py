@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from belvedere.sim.model.__main__ import describe
+from belvedere.sim.model.contention import contend
 from belvedere.sim.model.plans import make_plan
-from belvedere.sim.model.run import carry_out
+from belvedere.sim.model.run import Mismatch, carry_out
 from belvedere.sim.model.shrink import shrunk
 
 sys.path.insert(0, str(Path(__file__).parent))
-from planted_bugs import BUGS, QUICK, Bug
+from planted_bugs import BUGS, CONTENDED, QUICK, Bug
 
 LONG = os.environ.get("BELVEDERE_LONG") == "1"
 #: A block of seeds is one test, so that several workers share them.
@@ -71,3 +72,19 @@ def test_one_seed_gives_one_run() -> None:
         return world.trace.digest, runner.transcript
 
     assert digest(3) == digest(3)
+
+
+@pytest.mark.timeout(1800 if LONG else 120)
+def test_conditions_of_many_clients_have_one_order() -> None:
+    assert sum(contend(seed) for seed in range(5000 if LONG else 60)) > 0
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bug",
+    [pytest.param(bug, marks=[pytest.mark.long] if number else []) for number, bug in enumerate(CONTENDED)],
+    ids=lambda bug: bug.name,
+)
+def test_contention_finds_a_planted_bug(bug: Bug) -> None:
+    with bug.plant(), pytest.raises(Mismatch):
+        sum(contend(seed) for seed in range(bug.seeds))

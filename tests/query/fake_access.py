@@ -15,7 +15,7 @@ from belvedere.query.errors import SyntaxException
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.results import Result, Rows
 from belvedere.query.schema_view import KeyspacesView
-from belvedere.query.selection_rows import RowView, column_reader
+from belvedere.query.select.row_views import RowView, column_reader
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 
 
@@ -119,6 +119,9 @@ class FakeAccess:
                 page.next = position
                 break
         return page
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
         if self.busy or self.locks.is_held((table.id, mutation.key)):

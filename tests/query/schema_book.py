@@ -4,11 +4,11 @@ from belvedere.cql.parser import parse_statement
 from belvedere.meta.state import EMPTY, ClusterState, advance
 from belvedere.meta.store import Delete, Put, first_failure
 from belvedere.model.schema import Table
-from belvedere.query.ddl import decide
-from belvedere.query.ddl_edits import DdlContext
-from belvedere.query.describe import DescribeContext, describe
 from belvedere.query.results import SchemaChange
-from belvedere.query.schema_events import schema_changes
+from belvedere.query.schema.change import decide
+from belvedere.query.schema.describe import DescribeContext, describe
+from belvedere.query.schema.edits import DdlContext
+from belvedere.query.schema.events import schema_changes
 
 SIMPLE = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 

@@ -4,8 +4,8 @@
 import pytest
 
 from belvedere.query.access import UNSET
-from belvedere.query.batch import plan_batch
 from belvedere.query.errors import InvalidRequest
+from belvedere.query.modify.batch import plan_batch
 from belvedere.query.results import Rows, Void
 from tests.query.fake_access import Session, contents, decoded, make_table, rows, run
 

@@ -13,9 +13,9 @@ from belvedere.meta.state import ClusterState, from_loaded
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
 from belvedere.model.types import UserType
-from belvedere.query.ddl import execute_ddl
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.results import Result, SchemaChange, Void
+from belvedere.query.schema.change import execute_ddl
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
 from tests.meta.slow_store import SlowStore

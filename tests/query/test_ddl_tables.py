@@ -15,7 +15,7 @@ from belvedere.query.errors import (
     SyntaxException,
     Unauthorized,
 )
-from belvedere.query.table_options import DEFAULTS
+from belvedere.query.schema.table_options import DEFAULTS
 from tests.query.schema_book import SchemaBook, book, columns
 
 

@@ -18,10 +18,10 @@ from belvedere.query.errors import (
     SyntaxException,
     Unauthorized,
 )
-from belvedere.query.schema_events import schema_changes
+from belvedere.query.schema.events import schema_changes
+from belvedere.query.schema.table_options import DEFAULTS
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
-from belvedere.query.table_options import DEFAULTS
 from tests.query.schema_book import SIMPLE, SchemaBook, book, columns
 
 BASE = """CREATE TABLE t (k int, c int, "V v" text, l list<int>, m frozen<map<text, int>>, u frozen<ty>, d duration, n int,

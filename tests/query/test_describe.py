@@ -15,8 +15,8 @@ from belvedere.meta import records
 from belvedere.meta.state import advance
 from belvedere.meta.store import Put
 from belvedere.model.schema import Keyspace, Table
-from belvedere.query.describe import DescribeContext, describe, describe_columns
 from belvedere.query.errors import InvalidRequest
+from belvedere.query.schema.describe import DescribeContext, describe, describe_columns
 from tests.query.schema_book import SIMPLE, SchemaBook, book
 
 OPTIONS = """additional_write_policy = '99p'

@@ -9,7 +9,7 @@ import pytest
 
 from belvedere.model.types import NATIVE_TYPES, TIMEUUID, parse_type
 from belvedere.query.errors import CQLError, FunctionFailure, InvalidRequest
-from belvedere.query.functions import Fit, TypedArgument, fit_types, lookup
+from belvedere.query.functions.registry import Fit, TypedArgument, fit_types, lookup
 from belvedere.query.results import Rows
 from tests.query.fake_access import Session, decoded, make_table, run
 

@@ -7,8 +7,8 @@ from belvedere.cql.parser import parse_where
 from belvedere.model.types import parse_type
 from belvedere.query.access import UNSET, BoundValue
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.restrictions import NEEDS_FILTERING, Purpose, Restrictions, analyse
-from belvedere.query.terms import BindCollector
+from belvedere.query.terms.values import BindCollector
+from belvedere.query.where.restrictions import NEEDS_FILTERING, Purpose, Restrictions, analyse
 from belvedere.storage.reads import EVERYTHING, MAX_TOKEN
 from tests.query.fake_access import Session, make_table
 
@@ -119,7 +119,7 @@ def test_facts_for_planning() -> None:
     assert not listed.is_full_row
     assert listed.key_terms == ()
     sliced, _ = restrict("k = 1 AND a > 1")
-    assert sliced.has_slice
+    assert sliced.clustering.slice is not None
     assert not sliced.queries_full_partitions
     assert restrict("k = 1")[0].queries_full_partitions
 
@@ -250,4 +250,4 @@ def test_null_in_a_filter() -> None:
 def test_views_keep_is_not_null_and_need_no_permission() -> None:
     found, _ = restrict("k IS NOT NULL AND v > 3 AND c = 4", for_view=True)
     assert [column.name for column in found.not_null] == ["k"]
-    assert found.needs_filtering
+    assert found.filters

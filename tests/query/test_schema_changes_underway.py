@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from belvedere.cql.parser import parse_statement
-from belvedere.query.ddl import execute_ddl
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.options import QueryOptions
+from belvedere.query.schema.change import execute_ddl
 from belvedere.storage.errors import Dropped
 from tests.query.database_help import Client, with_database
 

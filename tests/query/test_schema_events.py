@@ -1,7 +1,7 @@
 """What drivers are told when the schema moves from one state to another."""
 
 from belvedere.meta.state import EMPTY, ClusterState
-from belvedere.query.schema_events import schema_changes
+from belvedere.query.schema.events import schema_changes
 from tests.query.schema_book import SIMPLE, SchemaBook, book
 
 

@@ -15,7 +15,7 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Execution
 from belvedere.query.errors import CQLError, InvalidRequest, Unauthorized
 from belvedere.query.results import Result, Rows, SchemaChange, SetKeyspace, Void
-from belvedere.query.schema_plans import plan_schema_statement
+from belvedere.query.schema.plans import plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World

@@ -11,7 +11,7 @@ from belvedere.model.types import UserType, parse_type
 from belvedere.query.access import UNSET
 from belvedere.query.errors import InvalidRequest, ProtocolError
 from belvedere.query.results import Result, Rows
-from belvedere.query.select import SelectPlan
+from belvedere.query.select.plan import SelectPlan
 from tests.query.fake_access import Session, decoded, make_table, make_type, rows, run
 
 ADDRESS: UserType = make_type("ks", "address", ("street", "text"), ("zip", "int"))
@@ -369,6 +369,12 @@ def test_a_paging_state_belongs_to_its_partitions(session: Session) -> None:
     assert isinstance(first, Rows)
     with pytest.raises(ProtocolError, match="Invalid value for the paging state"):
         run(session, "SELECT * FROM t WHERE k = 2", page_size=2, paging_state=first.paging_state)
+
+
+def test_a_paging_state_without_a_limit_leaves_the_limit(session: Session) -> None:
+    first = run(session, "SELECT c FROM t WHERE k = 1", page_size=1)
+    assert isinstance(first, Rows)
+    assert rows(session, "SELECT c FROM t WHERE k = 1 LIMIT 1", paging_state=first.paging_state) == [(2,)]
 
 
 def test_the_last_page_of_a_partition_says_so(session: Session) -> None:

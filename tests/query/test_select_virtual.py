@@ -7,7 +7,7 @@ import pytest
 from belvedere.model.schema import Table
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import Rows
-from belvedere.query.virtual import VirtualTable
+from belvedere.query.system.virtual import VirtualTable
 from tests.query.fake_access import Session, decoded, make_table, rows, run
 
 LOCAL = {"key": "local", "tokens": {"5", "-3"}, "port": 9042, "order_": [3, 1, 2], "m": {"a": 1}}
@@ -99,7 +99,7 @@ def test_a_missing_key_is_a_mistake_of_the_source() -> None:
 
 
 def test_writes_are_refused() -> None:
-    from belvedere.query.virtual import VirtualAccess
+    from belvedere.query.system.virtual import VirtualAccess
 
     table = virtual(make_table("t", "k int, key (k)"), list)
     access = VirtualAccess(table)

@@ -9,7 +9,7 @@ from belvedere.model.types import UserType, parse_type
 from belvedere.query.access import UNSET, BoundValue, Execution
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import ResultColumn
-from belvedere.query.terms import BindCollector, ConstantTerm, prepare_term
+from belvedere.query.terms.values import BindCollector, ConstantTerm, prepare_term
 from tests.query.fake_access import Session, make_type
 
 POINT = make_type("ks", "point", ("x", "int"), ("y", "text"))

@@ -192,6 +192,19 @@ run(main)
         holder.communicate()
 
 
+def test_two_long_computations_leave_room_for_short_ones() -> None:
+    async def main(runtime: RealRuntime) -> None:
+        end = threading.Event()
+        long = [asyncio.ensure_future(runtime.compute(end.wait)) for _ in range(2)]
+        try:
+            assert await asyncio.wait_for(runtime.compute(lambda: 1), 60) == 1
+        finally:
+            end.set()
+        await asyncio.gather(*long)
+
+    run_limited(main)
+
+
 def test_compute_runs_in_other_threads() -> None:
     async def main(runtime: RealRuntime) -> None:
         here = threading.get_ident()

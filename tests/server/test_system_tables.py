@@ -24,8 +24,8 @@ from belvedere.meta.store import Put
 from belvedere.query.access import Execution
 from belvedere.query.results import Result, Rows
 from belvedere.query.schema_view import KeyspacesView
-from belvedere.query.select import plan_select
-from belvedere.query.system_tables import SYSTEM_KEYSPACES, LocalNode, SystemSources, SystemTables
+from belvedere.query.select.plan import plan_select
+from belvedere.query.system.tables import SYSTEM_KEYSPACES, LocalNode, SystemSources, SystemTables
 
 HOST_ID = uuid.UUID("11111111-2222-4333-8444-555555555555")
 VIEW_ID = uuid.UUID("bbbbbbbb-2222-4333-8444-555555555555").bytes

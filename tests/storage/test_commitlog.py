@@ -530,3 +530,30 @@ def test_random_write_errors_never_lose_what_was_acknowledged() -> None:
 
     for seed in range(8):
         in_world(main, seed)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_callback_that_fails_does_not_stop_the_others(breaks: bool) -> None:
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+
+        async def life() -> None:
+            log, _ = await open_log(runtime)
+
+            def bad(_: object) -> None:
+                raise RuntimeError("a bug")
+
+            told: list[object] = []
+            for callback in (bad, told.append):
+                log.on_durable(await append_waiting(log, b"one"), callback)
+            if breaks:
+                world.disk("node").faults.broken_syncs = 1.0
+            await runtime.clock.sleep(1)
+            assert told == [log.broken]
+            assert (log.broken is not None) == breaks
+            if not breaks:
+                await asyncio.wait_for(log.wait(await append_waiting(log, b"two")), 10)
+
+        await runtime.perform(life())
+
+    in_world(main)

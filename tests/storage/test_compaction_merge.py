@@ -18,10 +18,10 @@ from belvedere.storage import compaction, sstable_write
 from belvedere.storage.cache import GroupCache
 from belvedere.storage.compaction import compact
 from belvedere.storage.compaction_purge import Purge
-from belvedere.storage.merge import merge_stored
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.sstable_format import BuiltSSTable
 from belvedere.storage.sstable_write import build_sstable
+from tests.storage.merge_reference import merge_stored
 from tests.storage.sstable_samples import (
     START,
     MemoryRuntime,

@@ -553,6 +553,64 @@ def test_commit_versions_only_grow_also_over_restarts_and_clock_jumps() -> None:
     in_world(main)
 
 
+def test_a_version_that_only_a_manifest_knows_is_not_given_again() -> None:
+    """Its record was in the log's buffer when the power failed; the clock has gone back since."""
+    table = make_table(clustering=False, sets=False)
+
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+        options = small_options(compaction=False)
+        known = 0
+
+        async def life() -> None:
+            nonlocal known
+            engine = await open_engine(runtime, table, 1, options)
+            store = engine.store(1)
+            for number in range(2):
+                await write(engine, plain(table, number))
+                await store.flush()
+            await write(engine, plain(table, 2))
+            store.last_version += 1_000_000_000
+            known = store.last_version
+            await engine.compact(store)
+
+        await runtime.perform(life())
+        world.crash("node")
+        world.jump_wall_clock("node", -1000)
+        runtime = world.boot("node")
+
+        async def again() -> None:
+            engine = await open_engine(runtime, table, 1, options)
+            await write(engine, plain(table, 3))
+            assert engine.store(1).last_version > known
+
+        await runtime.perform(again())
+
+    in_world(main)
+
+
+def test_directories_of_unknown_tables_are_kept_and_named() -> None:
+    table = make_table(clustering=False, sets=False)
+
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+
+        async def life() -> None:
+            engine = await open_engine(runtime, table, 1)
+            await write(engine, plain(table, 1))
+            await engine.flush()
+            await engine.close()
+            engine = await StorageEngine.open(runtime, "data", {}, {}, small_options())
+            await engine.close()
+            assert any("engine.unknown_table" in line and table.id.hex() in line for line in world.log_lines)
+            engine = await open_engine(runtime, table, 1)
+            await expect_rows(engine, table, range(1, 2))
+
+        await runtime.perform(life())
+
+    in_world(main)
+
+
 def test_tables_come_and_go() -> None:
     one, two = make_table(clustering=False, sets=False), make_table(clustering=False, sets=False, seed=1)
     two = type(two)(two.id, "ks", "other", two.columns, two.options, two.regular_ordinals)

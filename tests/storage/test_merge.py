@@ -10,10 +10,11 @@ from belvedere.model.mutations import RangeDeletion
 from belvedere.model.rows import Row
 from belvedere.storage.deletions import Coverage, disjoint, touching
 from belvedere.storage.memtable import Memtable
-from belvedere.storage.merge import LiveColumns, merge_stored
+from belvedere.storage.merge import LiveColumns
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import KeySlice, PartitionRead
 from belvedere.storage.tablet_reads import SliceMerge
+from tests.storage.merge_reference import merge_stored
 from tests.storage.storage_model import Model, Writes, make_table, told
 
 NOW = 1_000_000

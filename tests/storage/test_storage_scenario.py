@@ -6,7 +6,7 @@ import pytest
 
 from belvedere.sim.scenario_storage import storage
 from belvedere.sim.world import World
-from belvedere.storage import tablet as tablet_module
+from belvedere.storage import tablet, tablet_files
 from belvedere.storage.commitlog import CommitLog
 
 SEEDS = 1000 if os.environ.get("BELVEDERE_LONG") == "1" else 12
@@ -56,5 +56,6 @@ def test_a_manifest_that_is_not_committed_is_noticed(monkeypatch: pytest.MonkeyP
     async def nothing(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(tablet_module, "commit_manifest", nothing)
+    monkeypatch.setattr(tablet, "commit_manifest", nothing)
+    monkeypatch.setattr(tablet_files, "commit_manifest", nothing)
     assert fails_within(20)

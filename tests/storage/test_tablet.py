@@ -587,6 +587,35 @@ def test_tombstones_are_purged_only_when_nothing_older_is_left() -> None:
     in_world(main)
 
 
+def test_files_of_expired_rows_go() -> None:
+    async def main(world: World) -> None:
+        runtime = world.boot("node")
+
+        async def life() -> None:
+            engine, store = await open_one(runtime)
+            grace = store.table.gc_grace_seconds
+            for number in range(20):
+                mutation = put(number)
+                row = replace_stamp(mutation.rows[0][1], ttl=100, expiry=NOW + 100 + number)
+                await write(engine, Mutation(PLAIN.id, mutation.token, mutation.key, [(b"", row)]))
+            await store.flush()
+            last = NOW + 120 + grace
+            assert not store.wants_compaction(NOW + 100)
+            assert not store.wants_compaction(last - 10)
+            assert store.wants_compaction(last)
+            assert await store.compact(last)
+            await store.removals()
+            assert await files_in(runtime, store) == []
+
+        await runtime.perform(life())
+
+    in_world(main)
+
+
+def replace_stamp(row: Row, ttl: int, expiry: int) -> Row:
+    return Row(row.timestamp, ttl, expiry, row.live, row.deletion, row.cells)
+
+
 def test_compaction_keeps_up_by_itself() -> None:
     async def main(world: World) -> None:
         runtime = world.boot("node")

@@ -12,7 +12,7 @@ from belvedere.model.schema import WRITE_TIMES, Column, ColumnKind, Keyspace, Ta
 from belvedere.model.token import token_of
 from belvedere.model.types import parse_type
 from belvedere.query.schema_view import KeyspacesView
-from belvedere.query.selection_rows import RowView, column_reader
+from belvedere.query.select.row_views import RowView, column_reader
 from belvedere.query.view_rows import unwrap
 from belvedere.storage.memtable import Memtable
 from belvedere.storage.merge import LiveColumns, coverage_of, merged_rows, visible_rows

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
-from tests.views.image_world import VIEWS, M, Model, Op, Product, V, W, X
 
 from belvedere.model.rows import Row
 from belvedere.views import images
 from belvedere.views.images import ImageMaker
+from tests.views.image_world import VIEWS, M, Model, Op, Product, V, W, X
 
 small = st.integers(0, 2)
 ttls = st.sampled_from([(0, 0)] * 3 + [(5, 10), (5, 11), (5, 12), (7, 13)])

@@ -1,7 +1,6 @@
 """Views on one node: kept, built, read, truncated, verified and repaired, through CQL."""
 
 import pytest
-from tests.query.database_help import Client, with_database
 
 from belvedere.model.mutations import ViewUpdate
 from belvedere.query.errors import InvalidRequest
@@ -9,6 +8,7 @@ from belvedere.storage.engine import EngineOptions
 from belvedere.storage.reads import RangeRead
 from belvedere.views import build
 from belvedere.views.images import removal
+from tests.query.database_help import Client, with_database
 
 BASE = "CREATE TABLE t (k int, c int, v int, w text, s set<int>, PRIMARY KEY (k, c))"
 VIEW = (
@@ -103,7 +103,7 @@ def test_a_view_that_is_not_built_is_not_read_silently() -> None:
         for k in range(30):
             await client.run(f"INSERT INTO t (k, c, v) VALUES ({k}, 1, {k % 4})")
         await client.run(VIEW + " WITH build = {'hold': 'true'}")
-        with pytest.raises(InvalidRequest, match="not built yet: 0 of .* ranges .* held"):
+        with pytest.raises(InvalidRequest, match=r"not built yet: 0 of .* ranges .* held"):
             await client.run("SELECT * FROM mv")
         await client.run("ALTER MATERIALIZED VIEW mv WITH read_while_building = true")
         for query in (

@@ -159,17 +159,6 @@ def _effect(
         write = gone if assign.op == "drop" or assign.value is None else written
         place(state).cells.setdefault(name, []).append(write)
 
-    def count(state: State) -> None:
-        partition = state.partition(table, key)
-        log = place(state)
-        best = live_write(
-            log.cells.get(name, []), floor_of(table, partition, clustering), moment.now, COUNTER
-        )
-        total = (0 if best is None else best[1]) + assign.value * (-1 if assign.op == "subtract" else 1)
-        total = (total + 2**63) % 2**64 - 2**63
-        newest = max([moment.timestamp, *(write[0] + 1 for write in log.cells.get(name, []))])
-        log.cells.setdefault(name, []).append((newest, total, 0, 0))
-
     def drop_items(state: State) -> None:
         place(state).item_deletions.setdefault(name, []).append(moment.timestamp)
 
@@ -178,11 +167,9 @@ def _effect(
             return overwrite if kind.multicell else set_cell
         case "drop":
             return drop_items if kind.multicell else set_cell
-        case "subtract":
-            return count
+        case "add" | "subtract" if kind is COUNTER:
+            return _count(table, key, clustering, assign, moment, place)
         case "add":
-            if kind is COUNTER:
-                return count
             return lambda state: put_items(state, elements(state, kind, assign.value))
         case "prepend":
             return lambda state: put_items(state, before(state, assign.value))
@@ -205,6 +192,31 @@ def _effect(
     index = kind.fields.index(assign.path)
     value = None if assign.op == "drop_field" else assign.value
     return lambda state: put_items(state, [(index, value)])
+
+
+def _count(
+    table: Table,
+    key: Key,
+    clustering: Key | None,
+    assign: Assign,
+    moment: Moment,
+    place: Callable[[State], RowLog],
+) -> Effect:
+    """An increment is a write of the new total."""
+    name = assign.column
+
+    def count(state: State) -> None:
+        partition = state.partition(table, key)
+        log = place(state)
+        best = live_write(
+            log.cells.get(name, []), floor_of(table, partition, clustering), moment.now, COUNTER
+        )
+        total = (0 if best is None else best[1]) + assign.value * (-1 if assign.op == "subtract" else 1)
+        total = (total + 2**63) % 2**64 - 2**63
+        newest = max([moment.timestamp, *(write[0] + 1 for write in log.cells.get(name, []))])
+        log.cells.setdefault(name, []).append((newest, total, 0, 0))
+
+    return count
 
 
 def elements(state: State, kind: Kind, value: Any) -> list[tuple[Any, Any]]:

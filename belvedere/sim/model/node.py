@@ -18,7 +18,7 @@ from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
-from belvedere.storage.engine import EngineOptions, Write
+from belvedere.storage.engine import EngineOptions, StorageEngine, Write
 from belvedere.storage.tablet import TabletStore
 from belvedere.views.service import Views
 
@@ -159,18 +159,22 @@ class Node:
             return
         for store in stores:
             if what == "some":
-                _compact_next(store, files)
-            await engine.compact(store, everything=what == "compact")
+                await _compact_some(engine, store, files)
+            else:
+                await engine.compact(store, everything=what == "compact")
 
 
-def _compact_next(store: TabletStore, files: int) -> None:
-    """Make the store's next choice for it: any set of files must do, not only those it finds worth it."""
+async def _compact_some(engine: StorageEngine, store: TabletStore, files: int) -> None:
+    """Any set of files must do, not only those that the store finds worth it."""
 
-    def choose(now: int) -> list[int]:
-        del store._choose
-        return [index for index in range(len(store._files)) if files >> index & 1]
+    def choose(*_: object) -> list[int]:
+        return [index for index in range(store.statistics()["files"]) if files >> index & 1]
 
     store._choose = choose  # type: ignore[method-assign, assignment]
+    try:
+        await engine.compact(store, everything=False)
+    finally:
+        del store._choose
 
 
 def _bound(value: bytes | Unset | None) -> BoundValue:

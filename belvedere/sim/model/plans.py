@@ -70,7 +70,18 @@ class Interrupted:
     delay: float
 
 
-Step = Run | Alter | Sleep | Check | Upkeep | Stop | Interrupted
+@dataclass
+class Together:
+    """Clients at work at the same time, each on partitions of its own, and upkeep between them."""
+
+    clients: list[list[Run]]
+    upkeep: list[Upkeep]
+    #: How the node stops in the midst of it, and when; None if it does not.
+    how: str | None
+    delay: float
+
+
+Step = Together | Run | Alter | Sleep | Check | Upkeep | Stop | Interrupted
 
 
 @dataclass
@@ -99,6 +110,7 @@ class Planner:
         self.upkeep_share = rng.choice((0.0, 0.05, 0.15, 0.3))
         self.stop_share = rng.choice((0.0, 0.03, 0.1))
         self.alter_share = rng.choice((0.0, 0.0, 0.05))
+        self.together_share = rng.choice((0.0, 0.0, 0.06))
         self.read_share = rng.choice((0.2, 0.4, 0.6))
 
     def make(self) -> Plan:
@@ -118,17 +130,39 @@ class Planner:
         share -= self.stop_share
         if share < self.alter_share:
             return self._alter()
+        share -= self.alter_share
+        if share < self.together_share:
+            return self._together()
         if rng.random() < 0.08:
             return Sleep(rng.choice((0.001, 0.3, 1.0, 2.5, 6.0)))
         if rng.random() < self.read_share:
             return Run(draw_select(rng, rng.choice(self.pools)), prepared=rng.random() < 0.5)
         return self._write()
 
-    def _write(self) -> Run:
+    def _together(self) -> Together:
+        """Clients of one table, or fewer than wanted where it has not so many partitions."""
         rng = self.rng
-        pool = rng.choice(self.pools)
+        pools = rng.choice(self.pools).split(rng.randint(2, 4))
+        clients = [[self._of_client(pool) for _ in range(rng.randint(2, 8))] for pool in pools]
+        upkeep = [self._upkeep() for _ in range(rng.choice((0, 1, 3)))]
+        how = rng.choice((None, None, "crash", "kill")) if self.stop_share else None
+        return Together(clients, upkeep, how, 10 ** rng.uniform(-4, -1.5))
+
+    def _of_client(self, pool: Pool) -> Run:
+        rng = self.rng
+        if rng.random() >= self.read_share / 2:
+            return self._write([pool])
+        while True:
+            select = draw_select(rng, pool)
+            if select.keys is not None:
+                return Run(select, prepared=rng.random() < 0.5)
+
+    def _write(self, pools: list[Pool] | None = None) -> Run:
+        rng = self.rng
+        pools = pools or self.pools
+        pool = rng.choice(pools)
         if rng.random() < 0.15:
-            statement: Modification | Batch = draw_batch(rng, self.pools)
+            statement: Modification | Batch = draw_batch(rng, pools)
         else:
             statement = draw_modification(rng, pool)
         purging = any(p.table.prompt_purge for p in self.pools if p.table.name in statement.tables)

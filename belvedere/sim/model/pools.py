@@ -1,5 +1,6 @@
 """The few keys and values that statements on one table choose from, so that they meet each other often."""
 
+import copy
 import random
 from typing import Any
 
@@ -17,6 +18,16 @@ class Pool:
         self.table = table
         self.domains = [_domain(rng, column, 3) for column in table.partition]
         self.clustering = [_domain(rng, column, rng.choice((2, 3, 4))) for column in table.clustering]
+
+    def split(self, count: int) -> "list[Pool]":
+        """As many pools whose partitions are apart, or fewer if there are not so many values."""
+        first = self.domains[0]
+        pools = []
+        for start in range(min(count, len(first))):
+            pool = copy.copy(self)
+            pool.domains = [first[start::count], *self.domains[1:]]
+            pools.append(pool)
+        return pools
 
     def key(self) -> Key:
         return tuple(self.rng.choice(domain) for domain in self.domains)

@@ -22,6 +22,7 @@ from belvedere.sim.model.plans import (
     Statement,
     Step,
     Stop,
+    Together,
     Upkeep,
 )
 from belvedere.sim.model.restrictions import Text
@@ -119,6 +120,8 @@ class Runner:
                 if step.table in self.candidates[0].tables:
                     self.transcript.append(f"-- {step.what} {step.table}")
                     await self.node.upkeep(step.what, step.table, step.files)
+            case Together():
+                await self._together(step)
             case Stop():
                 await self._stop(step.how)
             case Interrupted():
@@ -277,6 +280,51 @@ class Runner:
         await self.world.sleep(0.5)
         await self.node.boot()
         await self._check()
+
+    async def _together(self, step: Together) -> None:
+        """Their partitions are apart, so the order between clients does not matter to the model."""
+        how = step.how if len(self.candidates) * 2 ** len(step.clients) <= _MAX_CANDIDATES else None
+        self.transcript.append(f"-- {len(step.clients)} clients together:")
+        lost: list[tuple[Run, Request, asyncio.Task[Answer]]] = []
+        tasks = [
+            asyncio.create_task(self._client(number, runs, lost)) for number, runs in enumerate(step.clients)
+        ]
+        tasks.append(asyncio.create_task(self._upkeep_between(step.upkeep)))
+        if how is not None:
+            await self.world.sleep(step.delay)
+            self.node.crash(lose_unsynced=how == "crash")
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, MachineCrashed):
+                raise outcome
+        if how is not None:
+            self.transcript.append(f"-- {how} after {step.delay:.6f} s")
+            for run, request, ask in lost:
+                self._after_crash(run, request, ask)
+            await self.world.sleep(0.5)
+            await self.node.boot()
+        await self._check()
+
+    async def _client(
+        self, number: int, runs: list[Run], lost: "list[tuple[Run, Request, asyncio.Task[Answer]]]"
+    ) -> None:
+        for run in runs:
+            if not run.statement.fits(self.candidates[0]):
+                continue
+            request = self._request(run)
+            self._note(request, f"-- client {number}: ")
+            ask = asyncio.create_task(self._ask(request))
+            try:
+                answer = await ask
+            except MachineCrashed:
+                if not isinstance(run.statement, Select):
+                    lost.append((run, request, ask))
+                return
+            self._judge(run.statement, request, answer)
+
+    async def _upkeep_between(self, steps: list[Upkeep]) -> None:
+        for step in steps:
+            await self.world.sleep(0.001)
+            await self._step(step)
 
     def _after_crash(self, run: Run, request: Request, ask: "asyncio.Task[Answer]") -> None:
         failure = ask.exception()

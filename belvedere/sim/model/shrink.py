@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from belvedere.sim.model.plans import Interrupted, Plan, Run, Step, Stop
+from belvedere.sim.model.plans import Interrupted, Plan, Run, Step, Stop, Together
 from belvedere.sim.model.run import Failure, carry_out
 from belvedere.sim.model.writes import Batch
 
@@ -69,6 +69,10 @@ def _simpler(step: Step) -> list[Step]:
         if step.upkeep is not None:
             found.append(replace(step, upkeep=None))
         return found
+    if isinstance(step, Together):
+        fewer = [[c for c in step.clients if c is not client] for client in step.clients]
+        shorter = [[c[:half] for c in step.clients] for half in (1, 3)]
+        return [replace(step, clients=clients) for clients in fewer + shorter]
     if isinstance(step, Run) and isinstance(step.statement, Batch) and len(step.statement.children) > 1:
         batch = step.statement
         return [

@@ -1,0 +1,1 @@
+"""Native functions and aggregates: begin at `registry`."""

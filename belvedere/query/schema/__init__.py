@@ -1,0 +1,1 @@
+"""Statements about the schema: begin at `plans`; `change` commits what the others decide."""

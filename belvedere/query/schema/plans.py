@@ -1,0 +1,136 @@
+"""Plans of statements about the schema: DDL, USE, TRUNCATE, DESCRIBE, and what is refused by name."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from belvedere.cql import syntax
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState
+from belvedere.model.schema import Table
+from belvedere.query.access import Execution, Plan, ViewKeeper
+from belvedere.query.errors import InvalidRequest, Unauthorized
+from belvedere.query.results import Result, ResultColumn, SchemaChange, SetKeyspace, Void
+from belvedere.query.schema.change import execute_ddl, is_ddl
+from belvedere.query.schema.describe import DescribeContext, describe, describe_columns
+from belvedere.query.schema.names import check_modifiable, keyspace_of
+from belvedere.query.schema.views import check_view_statement
+from belvedere.query.schema_view import KeyspacesView
+from belvedere.runtime.api import Runtime
+
+
+class SchemaAccess(Protocol):
+    async def align(self) -> None: ...
+    async def truncate(self, table: Table) -> None: ...
+    @property
+    def keeper(self) -> ViewKeeper: ...
+
+
+class HostOptions(Protocol):
+    @property
+    def cluster_name(self) -> str: ...
+
+
+class SchemaHost(Protocol):
+    """What these plans need of the database that they run in."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+    @property
+    def metadata(self) -> Metadata: ...
+    @property
+    def state(self) -> ClusterState: ...
+    @property
+    def access(self) -> SchemaAccess: ...
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def options(self) -> HostOptions: ...
+    @property
+    def schema(self) -> KeyspacesView:
+        """Users' and system keyspaces together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    run: Callable[[], Awaitable[Result]]
+    result_columns: tuple[ResultColumn, ...] = ()
+    bindings: tuple[ResultColumn, ...] = ()
+    partition_key_bindings: tuple[int, ...] = ()
+
+    def execute(self, execution: Execution) -> Awaitable[Result]:
+        return self.run()
+
+
+def plan_schema_statement(
+    statement: syntax.Statement, keyspace: str | None, database: SchemaHost
+) -> Plan | None:
+    """None if the statement is about data."""
+    if is_ddl(statement):
+        _check_keyspace_given(statement, keyspace)
+        if isinstance(statement, syntax.CreateMaterializedView):
+            check_view_statement(statement)
+        return SchemaPlan(lambda: _change_schema(statement, keyspace, database))
+    match statement:
+        case syntax.Use(name):
+            return SchemaPlan(lambda: _use(name, database))
+        case syntax.Truncate():
+            target = keyspace_of(statement.keyspace, keyspace)
+            return SchemaPlan(lambda: _truncate(target, statement.table.name, database))
+        case syntax.Describe():
+            return SchemaPlan(
+                lambda: _describe(statement, keyspace, database), describe_columns(statement, keyspace)
+            )
+    refuse(statement)
+    return None
+
+
+def _check_keyspace_given(statement: syntax.Statement, current: str | None) -> None:
+    """Only the name of the keyspace must be known to plan; all else is judged when the statement runs."""
+    if not isinstance(statement, syntax.CreateKeyspace | syntax.AlterKeyspace | syntax.DropKeyspace):
+        keyspace_of(getattr(statement, "keyspace", None), current)
+
+
+async def _change_schema(statement: syntax.Statement, keyspace: str | None, database: SchemaHost) -> Result:
+    result = await execute_ddl(statement, database.metadata, keyspace, database.runtime, database.node_id)
+    if isinstance(result, SchemaChange):
+        await database.access.align()
+        if isinstance(statement, syntax.CreateMaterializedView):
+            view = database.state.table(result.keyspace, result.name)
+            # Somebody may have dropped it again meanwhile.
+            if view is not None and view.view is not None:
+                await database.access.keeper.created(view)
+    return result
+
+
+async def _use(name: str, database: SchemaHost) -> Result:
+    if name not in database.schema.keyspaces:
+        raise InvalidRequest(f"Keyspace '{name}' does not exist")
+    return SetKeyspace(keyspace=name)
+
+
+async def _truncate(keyspace: str, name: str, database: SchemaHost) -> Result:
+    check_modifiable(keyspace)
+    table = database.schema.table(keyspace, name)
+    if table.view is not None:
+        raise InvalidRequest("Cannot TRUNCATE materialized view directly; must truncate base table instead")
+    await database.access.truncate(table)
+    return Void()
+
+
+async def _describe(statement: syntax.Describe, current: str | None, database: SchemaHost) -> Result:
+    context = DescribeContext(
+        database.schema.keyspaces, database.state, database.options.cluster_name, current
+    )
+    return describe(statement, context)
+
+
+def refuse(statement: syntax.Statement) -> None:
+    """Raise for the families of statements that Belvedere knows but does not have."""
+    match statement:
+        case syntax.RoleStatement(verb):
+            raise Unauthorized(f"{verb} is not supported: there are no roles, every client may do everything")
+        case syntax.FunctionStatement(verb):
+            raise InvalidRequest(f"{verb} is not supported")
+        case syntax.CreateIndex() | syntax.DropIndex():
+            raise InvalidRequest("Secondary indexes are not supported")

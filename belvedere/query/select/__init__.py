@@ -1,0 +1,1 @@
+"""SELECT: begin at `plan`, which `run` executes and `fast` short-cuts; rows come from `source`."""

@@ -1,0 +1,1 @@
+"""The tables that tell of the node and its schema: begin at `tables`."""

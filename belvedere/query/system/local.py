@@ -1,0 +1,253 @@
+"""The keyspaces `system` and `system_views`: this node, its peers, and what it is doing."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from belvedere.meta.state import ClusterState, Node
+from belvedere.model.schema import Keyspace
+from belvedere.model.token import token_of
+from belvedere.query.system.define import as_address, as_uuid, define, stable_uuid, system_keyspace
+from belvedere.query.system.status import built_views, status, table_status, view_builds
+from belvedere.query.system.virtual import VirtualRow, VirtualTable
+
+#: What clients may expect of us; cqlsh and drivers look at it.
+RELEASE_VERSION = "5.0.0"
+CQL_VERSION = "3.4.7"
+PROTOCOL_VERSION = "5"
+PARTITIONER = "org.apache.cassandra.dht.Murmur3Partitioner"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """Who this node is to clients. `host` and `port` are where they reach it."""
+
+    host_id: bytes
+    cluster_name: str = "belvedere"
+    host: str = "127.0.0.1"
+    port: int = 9042
+    datacenter: str = "datacenter1"
+    rack: str = "rack1"
+    #: The node's id in ClusterState.nodes, so that it is not listed as its own peer.
+    node_id: str = ""
+
+
+@dataclass(slots=True)
+class SystemSources:
+    """Where rows come from. The functions are called anew for each SELECT."""
+
+    local: LocalNode
+    state: Callable[[], ClusterState]
+    #: Rows of system_views.clients and system_views.settings.
+    clients: Callable[[], Iterable[VirtualRow]] = tuple
+    settings: Callable[[], Iterable[tuple[str, str]]] = tuple
+    #: Facts about this node, and rows of system_views.table_status.
+    status: Callable[[], Iterable[tuple[str, str]]] = tuple
+    table_status: Callable[[], Iterable[VirtualRow]] = tuple
+    view_builds: Callable[[], Iterable[VirtualRow]] = tuple
+
+    def schema_version(self) -> bytes:
+        return as_uuid(self.state().schema_digest)
+
+
+def system(sources: SystemSources) -> Keyspace:
+    tables = [_local(sources), _peers(sources), _peers_v2(sources), *_always_empty()]
+    return system_keyspace("system", [*tables, built_views(lambda: sources.view_builds())])
+
+
+def system_views(sources: SystemSources) -> Keyspace:
+    tables = [_settings(sources), _clients(sources), _tablets(sources)]
+    tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
+    tables.append(view_builds(lambda: sources.view_builds()))
+    return system_keyspace("system_views", tables)
+
+
+def _tokens(host_id: bytes) -> set[str]:
+    """Drivers want every host to own tokens. Tablets decide who owns what, so one is enough for them."""
+    return {str(token_of(host_id))}
+
+
+def _local(sources: SystemSources) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        local = sources.local
+        address = as_address(local.host)
+        yield {
+            "key": "local",
+            "bootstrapped": "COMPLETED",
+            "broadcast_address": address,
+            "broadcast_port": 7000,
+            "cluster_name": local.cluster_name,
+            "cql_version": CQL_VERSION,
+            "data_center": local.datacenter,
+            "gossip_generation": 1,
+            "host_id": local.host_id,
+            "listen_address": address,
+            "listen_port": 7000,
+            "native_protocol_version": PROTOCOL_VERSION,
+            "partitioner": PARTITIONER,
+            "rack": local.rack,
+            "release_version": RELEASE_VERSION,
+            "rpc_address": address,
+            "rpc_port": local.port,
+            "schema_version": sources.schema_version(),
+            "tokens": _tokens(local.host_id),
+        }
+
+    return define(
+        "system.local",
+        "key text",
+        "",
+        """bootstrapped text; broadcast_address inet; broadcast_port int; cluster_name text; cql_version text;
+        data_center text; gossip_generation int; host_id uuid; listen_address inet; listen_port int;
+        native_protocol_version text; partitioner text; rack text; release_version text; rpc_address inet;
+        rpc_port int; schema_version uuid; tokens set<text>; truncated_at map<uuid, blob>""",
+        rows,
+        "information about the local node",
+    )
+
+
+def _host_id(node: Node) -> bytes:
+    try:
+        return uuid.UUID(node.id).bytes
+    except ValueError:
+        return stable_uuid(f"node {node.id}")
+
+
+def _others(sources: SystemSources) -> list[Node]:
+    local = sources.local
+    return [
+        node
+        for node in sources.state().nodes.values()
+        if node.id != local.node_id and _host_id(node) != local.host_id
+    ]
+
+
+def _peers_v2(sources: SystemSources) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        for node in _others(sources):
+            address, host_id = as_address(node.host), _host_id(node)
+            yield {
+                "peer": address,
+                # Two nodes may share an address; the port tells them apart.
+                "peer_port": node.port,
+                "data_center": node.datacenter,
+                "host_id": host_id,
+                "native_address": address,
+                "native_port": node.port,
+                "rack": node.rack,
+                "release_version": RELEASE_VERSION,
+                "schema_version": sources.schema_version(),
+                "tokens": _tokens(host_id),
+            }
+
+    return define(
+        "system.peers_v2",
+        "peer inet",
+        "peer_port int",
+        """data_center text; host_id uuid; native_address inet; native_port int; preferred_ip inet;
+        preferred_port int; rack text; release_version text; schema_version uuid; tokens set<text>""",
+        rows,
+        "information about known peers in the cluster",
+    )
+
+
+def _peers(sources: SystemSources) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        for node in _others(sources):
+            address, host_id = as_address(node.host), _host_id(node)
+            yield {
+                "peer": address,
+                "data_center": node.datacenter,
+                "host_id": host_id,
+                "rack": node.rack,
+                "release_version": RELEASE_VERSION,
+                "rpc_address": address,
+                "schema_version": sources.schema_version(),
+                "tokens": _tokens(host_id),
+            }
+
+    return define(
+        "system.peers",
+        "peer inet",
+        "",
+        """data_center text; host_id uuid; preferred_ip inet; rack text; release_version text;
+        rpc_address inet; schema_version uuid; tokens set<text>""",
+        rows,
+        "information about known peers in the cluster",
+    )
+
+
+def _no_rows() -> Iterable[VirtualRow]:
+    return ()
+
+
+def _always_empty() -> list[VirtualTable]:
+    """Tables that clients ask about and that have nothing to say here."""
+    return [
+        define("system.IndexInfo", "table_name text", "index_name text", "value blob", _no_rows),
+        define(
+            "system.size_estimates",
+            "keyspace_name text",
+            "table_name text; range_start text; range_end text",
+            "mean_partition_size bigint; partitions_count bigint",
+            _no_rows,
+        ),
+        define(
+            "system.table_estimates",
+            "keyspace_name text",
+            "table_name text; range_type text; range_start text; range_end text",
+            "mean_partition_size bigint; partitions_count bigint",
+            _no_rows,
+        ),
+        define("system.available_ranges_v2", "keyspace_name text", "", "full_ranges set<blob>", _no_rows),
+    ]
+
+
+def _settings(sources: SystemSources) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        for name, value in sources.settings():
+            yield {"name": name, "value": value}
+
+    return define("system_views.settings", "name text", "", "value text", rows, "current settings")
+
+
+def _clients(sources: SystemSources) -> VirtualTable:
+    return define(
+        "system_views.clients",
+        "address inet",
+        "port int",
+        """client_options frozen<map<text, text>>; connection_stage text; driver_name text;
+        driver_version text; hostname text; keyspace_name text; protocol_version int;
+        request_count bigint; ssl_enabled boolean; username text""",
+        lambda: sources.clients(),
+        "currently connected clients",
+    )
+
+
+def _tablets(sources: SystemSources) -> VirtualTable:
+    def rows() -> Iterable[VirtualRow]:
+        state = sources.state()
+        for table_id, tablet_map in state.tablet_maps.items():
+            table = state.tables_by_id.get(table_id)
+            if table is None:
+                continue
+            for tablet in tablet_map.tablets:
+                yield {
+                    "keyspace_name": table.keyspace,
+                    "table_name": table.name,
+                    "first_token": tablet.first_token,
+                    "last_token": tablet.last_token,
+                    "tablet_id": tablet.id,
+                    "epoch": tablet.epoch,
+                    "primary_node": tablet.primary,
+                    "replicas": list(tablet.replicas),
+                }
+
+    return define(
+        "system_views.tablets",
+        "keyspace_name text; table_name text",
+        "first_token bigint",
+        "epoch bigint; last_token bigint; primary_node text; replicas frozen<list<text>>; tablet_id bigint",
+        rows,
+        "token ranges of every table, and where they live",
+    )

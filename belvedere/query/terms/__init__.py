@@ -1,0 +1,1 @@
+"""Values written in statements: checked while planning, evaluated at execution; begin at `values`."""
