@@ -132,7 +132,7 @@ def _keyspaces(
         return before
     keyspaces = dict(before)
     by_keyspace = _schema_entries(entries, names)
-    for name in names:
+    for name in sorted(names):
         keyspace = _keyspace(name, by_keyspace[name], before.get(name), touched)
         if keyspace is None:
             keyspaces.pop(name, None)
@@ -147,7 +147,7 @@ def _tablet_maps(
     tables = {key.split("/")[1] for key in touched if key.startswith(_TABLETS)}
     if not tables:
         return before
-    tablets: dict[str, list[Tablet]] = {table: [] for table in tables}
+    tablets: dict[str, list[Tablet]] = {table: [] for table in sorted(tables)}
     for key, entry in entries.items():
         if key.startswith(_TABLETS):
             _, table, tablet_id = key.split("/")

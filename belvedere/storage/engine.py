@@ -21,7 +21,8 @@ from belvedere.storage.cache import GroupCache
 from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallback, SyncPolicy
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
-from belvedere.storage.tablet import MemoryUse, TabletInfo, TabletStore
+from belvedere.storage.tablet import TabletStore
+from belvedere.storage.tablet_api import MemoryUse, TabletInfo
 
 _DROPPED_MARK = "dropped"
 

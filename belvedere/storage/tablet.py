@@ -7,7 +7,6 @@ one step after the manifest is durable. Freezing needs no wait: the next write f
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.rows import NO_TIMESTAMP
@@ -33,6 +32,7 @@ from belvedere.storage.snapshot import Snapshot
 from belvedere.storage.sstable_format import BuiltSSTable, encode_facts
 from belvedere.storage.sstable_read import SSTable
 from belvedere.storage.sstable_write import build_sstable
+from belvedere.storage.tablet_api import Durability, MemoryUse, TabletInfo
 from belvedere.storage.tablet_changes import (
     RowChange,
     changes_now,
@@ -48,39 +48,6 @@ from belvedere.storage.tablet_reads import (
     read_now,
     read_waiting,
 )
-
-
-class TabletInfo(Protocol):
-    """What the metadata store says of a tablet."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def table(self) -> bytes: ...
-    @property
-    def first_token(self) -> int: ...
-    @property
-    def last_token(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-
-
-class Durability(Protocol):
-    """What a tablet needs of the commit log."""
-
-    @property
-    def durable(self) -> int: ...
-    async def wait_written(self, position: int) -> None: ...
-
-
-class MemoryUse:
-    """Bytes in the memtables of all tablets; `frozen` of them wait for a flush."""
-
-    __slots__ = ("frozen", "used")
-
-    def __init__(self) -> None:
-        self.used = 0
-        self.frozen = 0
 
 
 class TabletStore:
