@@ -13,6 +13,7 @@ from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
+from belvedere.storage import tablet_changes
 from belvedere.storage.compaction import choose, compact
 from belvedere.storage.errors import CommitRefused, Dropped
 from belvedere.storage.files import LiveFile, Pinned, SSTableCache
@@ -29,17 +30,11 @@ from belvedere.storage.merge import LiveColumns
 from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
 from belvedere.storage.snapshot import Snapshot
-from belvedere.storage.sstable_format import BuiltSSTable, encode_facts
+from belvedere.storage.sstable_format import BuiltSSTable, SSTableFacts, encode_facts
 from belvedere.storage.sstable_read import SSTable
 from belvedere.storage.sstable_write import build_sstable
 from belvedere.storage.tablet_api import Durability, MemoryUse, TabletInfo
-from belvedere.storage.tablet_changes import (
-    RowChange,
-    changes_now,
-    changes_waiting,
-    newest_stamp,
-    touched,
-)
+from belvedere.storage.tablet_changes import RowChange, touched
 from belvedere.storage.tablet_reads import (
     answers_alone,
     candidates,
@@ -74,8 +69,9 @@ class TabletStore:
         #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
         self.flushed_version = 0
         self.truncated_version = 0
-        #: How often all rows went since the tablet was opened: who had read some before must read again.
+        #: How often all rows went: who had read some before must read again, and wait while it happens.
         self.truncations = 0
+        self.truncating = False
         #: While this is above 0, rows older than what is here may still arrive: tombstones must stay.
         self.tombstones_needed = 0
         self._runtime = runtime
@@ -117,20 +113,19 @@ class TabletStore:
         # files that it does not name go, and the log records that it covers.
         await runtime.disk.sync_directory(directory)
         await store._remove_strays(manifest)
-        opened = []
-        for entry in manifest.files:
-            path = f"{directory}/{sstable_name(entry.number)}"
-            sstable = await SSTable.open(runtime, path, entry.facts, cache, table)
-            opened.append(LiveFile(entry.number, path, sstable, store._remove_soon))
-        store._files = tuple(opened)
+        store._files = tuple([await store._open_file(entry.number, entry.facts) for entry in manifest.files])
         return store
+
+    async def _open_file(self, number: int, facts: SSTableFacts) -> LiveFile:
+        path = f"{self.directory}/{sstable_name(number)}"
+        sstable = await SSTable.open(self._runtime, path, facts, self._cache, self.table)
+        return LiveFile(number, path, sstable, self._remove_soon)
 
     async def _remove_strays(self, manifest: Manifest) -> None:
         """Files of changes that never became real, or that did and were not cleaned up after."""
-        wanted = {sstable_name(entry.number) for entry in manifest.files}
-        wanted |= {sidecar_name(entry.number) for entry in manifest.files}
+        wanted = manifest.file_names()
         for name in await self._runtime.disk.list(self.directory):
-            if name not in wanted and name.startswith("sst-"):
+            if name.startswith("sst-") and name not in wanted:
                 self._runtime.log("info", "tablet.stray_removed", path=f"{self.directory}/{name}")
                 await self._runtime.disk.remove(f"{self.directory}/{name}")
 
@@ -210,22 +205,23 @@ class TabletStore:
         """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
         memory = partitions_in(self._memtables, mutation.key)
         files = candidates(self._files, mutation.token)
-        return changes_now(memory, files, mutation, now, self.columns)
+        return tablet_changes.changes_now(memory, files, mutation, now, self.columns)
 
     async def changes(
         self, mutation: Mutation, now: int, slices: tuple[KeySlice, ...] | None = None
     ) -> list[RowChange]:
-        """The same with disk reads, or of some `slices` only, which must hold all rows that the mutation
-        writes; the partition must be held against other writes."""
+        """The same with disk reads; the partition must be held. `slices` must hold all rows it writes."""
         self._check_open()
         files = candidates(self._files, mutation.token)
         looked_at = touched(mutation) if slices is None else slices
-        return await changes_waiting(self._memtables, files, mutation, now, self.columns, looked_at)
+        return await tablet_changes.changes_waiting(
+            self._memtables, files, mutation, now, self.columns, looked_at
+        )
 
     async def newest_stamp(self, token: int, key: bytes, clustering: bytes) -> int:
         """The largest write time of anything stored of one row, deletions included."""
-        self._check_open()
-        return await newest_stamp(self._memtables, candidates(self._files, token), token, key, clustering)
+        files = candidates(self._files, token)
+        return await tablet_changes.newest_stamp(self._memtables, files, token, key, clustering)
 
     async def scan(self, read: RangeRead, now: int) -> ScanPage:
         self._check_open()
@@ -336,9 +332,7 @@ class TabletStore:
         opened = []
         try:
             for number, built in added:
-                path = f"{self.directory}/{sstable_name(number)}"
-                sstable = await SSTable.open(self._runtime, path, built.facts, self._cache, self.table)
-                opened.append(LiveFile(number, path, sstable, self._remove_soon))
+                opened.append(await self._open_file(number, built.facts))
             keep = [file for file in self._files if not any(file is gone for gone in removed)]
             await commit_manifest(
                 self._runtime, self.directory, self._manifest([*keep, *opened], flushed_version)
@@ -437,6 +431,7 @@ class TabletStore:
         """Remove what was written up to now. What is written while this waits stays."""
         async with self._changing:
             self._check_open()
+            self.truncating = True
             self.freeze()
             doomed, files, version = self._memtables[1:], self._files, self.last_version
             before, self.truncated_version = self.truncated_version, version
@@ -445,12 +440,20 @@ class TabletStore:
             except CommitRefused:
                 self.truncated_version = before
                 raise
+            finally:
+                self.truncating = False
             self.flushed_version = version
             self._files = ()
             self._forget(doomed)
             self.truncations += 1
             for file in files:
                 file.retire()
+
+    async def truncated(self) -> None:
+        """Wait until a truncation that is under way is over."""
+        while self.truncating:
+            await self._changing.acquire()
+            self._changing.release()
 
     async def drop(self, when_gone: Callable[[], None]) -> None:
         """Forget everything; call back when the last reader let go of the last file."""
