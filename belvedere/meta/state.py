@@ -132,7 +132,7 @@ def _keyspaces(
         return before
     keyspaces = dict(before)
     by_keyspace = _schema_entries(entries, names)
-    for name in names:
+    for name in sorted(names):
         keyspace = _keyspace(name, by_keyspace[name], before.get(name), touched)
         if keyspace is None:
             keyspaces.pop(name, None)

@@ -62,7 +62,9 @@ class KeptWrite:
         makers = keeper.makers(self.table)
         if not makers:
             return True
-        return makers is self.makers and self.truncations == self.store.truncations
+        if self.store.truncating or self.truncations != self.store.truncations:
+            return False
+        return makers is self.makers
 
     def as_write(self) -> Write:
         return Write(self.store, self.mutation, self._derive if self.changes else None)
@@ -83,7 +85,7 @@ def kept_now(
     """The write if all that it needs to know is in memory, and not too much."""
     if not makers:
         return KeptWrite(table, store, mutation, makers)
-    if _deletes_many(table, mutation):
+    if store.truncating or _deletes_many(table, mutation):
         return None
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
@@ -98,6 +100,7 @@ async def kept(
     deletion of very many rows, and returns when the next one may come."""
     if not makers:
         return KeptWrite(table, store, mutation, makers)
+    await store.truncated()
     slices = None
     if _deletes_many(table, mutation):
         slices = await _delete_most(table, store, mutation, makers, write)

@@ -22,7 +22,8 @@ from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallbac
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
 from belvedere.storage.memtable import MemoryUse
-from belvedere.storage.tablet import TabletInfo, TabletStore
+from belvedere.storage.tablet import TabletStore
+from belvedere.storage.tablet_api import TabletInfo
 from belvedere.storage.uninterrupted import to_the_end
 
 _DROPPED_MARK = "dropped"

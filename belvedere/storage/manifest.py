@@ -38,6 +38,10 @@ class Manifest(msgspec.Struct, frozen=True):
     #: Log records of this tablet up to this commit version were truncated, with what they did to views.
     truncated_version: int = 0
 
+    def file_names(self) -> set[str]:
+        numbers = [entry.number for entry in self.files]
+        return {*map(sstable_name, numbers), *map(sidecar_name, numbers)}
+
 
 class _Envelope(msgspec.Struct):
     crc32c: int

@@ -8,13 +8,13 @@ Freezing needs no wait: the next write finds a new memtable.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from belvedere.model.mutations import Mutation
 from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
+from belvedere.storage import tablet_changes
 from belvedere.storage.compaction import choose, compact
 from belvedere.storage.errors import CommitRefused, Dropped
 from belvedere.storage.files import LiveFile, Pinned, SSTableCache
@@ -32,13 +32,8 @@ from belvedere.storage.scan import scan
 from belvedere.storage.snapshot import Snapshot
 from belvedere.storage.sstable_format import BuiltSSTable
 from belvedere.storage.sstable_write import build_sstable
-from belvedere.storage.tablet_changes import (
-    RowChange,
-    changes_now,
-    changes_waiting,
-    newest_stamp,
-    touched,
-)
+from belvedere.storage.tablet_api import Durability, TabletInfo
+from belvedere.storage.tablet_changes import RowChange, touched
 from belvedere.storage.tablet_files import Outputs, TabletFiles
 from belvedere.storage.tablet_reads import (
     answers_alone,
@@ -49,29 +44,6 @@ from belvedere.storage.tablet_reads import (
     read_waiting,
 )
 from belvedere.storage.uninterrupted import to_the_end
-
-
-class TabletInfo(Protocol):
-    """What the metadata store says of a tablet."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def table(self) -> bytes: ...
-    @property
-    def first_token(self) -> int: ...
-    @property
-    def last_token(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-
-
-class Durability(Protocol):
-    """What a tablet needs of the commit log."""
-
-    @property
-    def durable(self) -> int: ...
-    async def wait_written(self, position: int) -> None: ...
 
 
 class TabletStore:
@@ -98,8 +70,9 @@ class TabletStore:
         #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
         self.flushed_version = 0
         self.truncated_version = 0
-        #: How often all rows went since the tablet was opened: who had read some before must read again.
+        #: How often all rows went: who had read some before must read again, and wait while it happens.
         self.truncations = 0
+        self.truncating = False
         #: While this is above 0, rows older than what is here may still arrive: tombstones must stay.
         self.tombstones_needed = 0
         self._runtime = runtime
@@ -212,24 +185,23 @@ class TabletStore:
         """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
         memory = partitions_in(self._memtables, mutation.key)
         files = candidates(self._files.live, mutation.token)
-        return changes_now(memory, files, mutation, now, self.columns)
+        return tablet_changes.changes_now(memory, files, mutation, now, self.columns)
 
     async def changes(
         self, mutation: Mutation, now: int, slices: tuple[KeySlice, ...] | None = None
     ) -> list[RowChange]:
-        """The same with disk reads, or of some `slices` only, which must hold all rows that the mutation
-        writes; the partition must be held against other writes."""
+        """The same with disk reads; the partition must be held. `slices` must hold all rows it writes."""
         self._check_open()
         files = candidates(self._files.live, mutation.token)
         looked_at = touched(mutation) if slices is None else slices
-        return await changes_waiting(self._memtables, files, mutation, now, self.columns, looked_at)
+        return await tablet_changes.changes_waiting(
+            self._memtables, files, mutation, now, self.columns, looked_at
+        )
 
     async def newest_stamp(self, token: int, key: bytes, clustering: bytes) -> int:
         """The largest write time of anything stored of one row, deletions included."""
-        self._check_open()
-        return await newest_stamp(
-            self._memtables, candidates(self._files.live, token), token, key, clustering
-        )
+        files = candidates(self._files.live, token)
+        return await tablet_changes.newest_stamp(self._memtables, files, token, key, clustering)
 
     async def scan(self, read: RangeRead, now: int) -> ScanPage:
         self._check_open()
@@ -409,6 +381,7 @@ class TabletStore:
     async def _truncate(self) -> None:
         async with self._changing:
             self._check_open()
+            self.truncating = True
             self.freeze()
             doomed, version = self._memtables[1:], self.last_version
             before, self.truncated_version = self.truncated_version, version
@@ -417,9 +390,17 @@ class TabletStore:
             except CommitRefused:
                 self.truncated_version = before
                 raise
+            finally:
+                self.truncating = False
             self.flushed_version = version
             self._forget(doomed)
             self.truncations += 1
+
+    async def truncated(self) -> None:
+        """Wait until a truncation that is under way is over."""
+        while self.truncating:
+            await self._changing.acquire()
+            self._changing.release()
 
     async def drop(self, when_gone: Callable[[], None]) -> None:
         """Forget everything; call back when the last reader let go of the last file."""

@@ -52,7 +52,7 @@ class ViewWriter:
         for part in _parts(updates):
             writes = [Write(self._store, nothing, lambda version, part=part: part)]  # type: ignore[misc]
             while True:
-                if self._store.truncations != self._truncations:
+                if self._store.truncating or self._store.truncations != self._truncations:
                     raise RangeChanged(self._store.table.full_name)
                 position = self._engine.write_together_now(writes)
                 if position is not None:

@@ -63,9 +63,10 @@ class Views:
     async def stop(self) -> None:
         self._stopping = True
         self._tell()
-        for task in self._tasks:
+        tasks = [task for task in self._tasks if not task.done()]
+        for task in tasks:
             task.cancel()
-        for task in self._tasks:
+        for task in tasks:
             await task.wait()
 
     # --- for writers and readers ---------------------------------------------------------------------
@@ -104,18 +105,25 @@ class Views:
     async def truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
         """The views are begun again from nothing, whatever happens in between: first that is written down,
         then the base is emptied, then they. Images of rows that are gone cannot come back after that."""
+        # A task of its own: who waits for it may be cancelled, and half of it must not be left undone.
+        await self._spawn("views.truncate", self._truncate(base, truncate)).wait()
+        for maker in self.makers(base):
+            if status.build_options(maker.view).get("hold") != "true":
+                await self.until_built(maker.view, patient=True)
+
+    async def _truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
         async with self._truncating:
             self._post(decisions.TruncationBegan(base.id))
             try:
                 await self._metadata.commit(lambda state: restarting(state, base))
                 await truncate()
             except MetadataError as error:
-                raise ServerError(f"It is not known whether the table was truncated: {error}") from error
-            finally:
                 self._post(decisions.TruncationEnded(base.id))
-        for maker in self.makers(base):
-            if status.build_options(maker.view).get("hold") != "true":
-                await self.until_built(maker.view, patient=True)
+                raise ServerError(f"It is not known whether the table was truncated: {error}") from error
+            except Exception:
+                self._post(decisions.TruncationEnded(base.id))
+                raise
+            self._post(decisions.TruncationEnded(base.id))
 
     async def _estimated_rows(self, base: Table) -> int:
         found = [store.statistics() for store in await self._access.stores(base)]
@@ -151,9 +159,20 @@ class Views:
         maker = next((maker for maker in makers if maker.view.id == view.id), None)
         if maker is None:
             raise InvalidRequest(f"materialized view {view.full_name} does not exist")
-        # Half of a view is not a wrong view.
-        self.warnings(maker.view)
-        return await Verification(self._runtime, self._engine, self._access, maker, repair).run()
+        key = view_records.view_key(view.id)
+        begun = self._database.state.entries.get(key)
+
+        def check() -> None:
+            # Half of a view is not a wrong view.
+            state = self._database.state
+            found = status.of_view(state, view, self._coordinator, self._progress)
+            if not found.is_built:
+                raise InvalidRequest(found.explanation())
+            if state.entries.get(key) != begun:
+                raise InvalidRequest(f"Materialized view {view.full_name} was begun again: verify it anew")
+
+        check()
+        return await Verification(self._runtime, self._engine, self._access, maker, check, repair).run()
 
     # --- the coordinator's hands ---------------------------------------------------------------------
 
@@ -185,9 +204,11 @@ class Views:
             if not news.done():
                 news.set_result(None)
 
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> TaskHandle:
         self._tasks = [task for task in self._tasks if not task.done()]
-        self._tasks.append(self._runtime.spawn(name, work))
+        task = self._runtime.spawn(name, work)
+        self._tasks.append(task)
+        return task
 
     async def _build(self, batch: Batch) -> None:
         self._progress = 0

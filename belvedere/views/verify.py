@@ -4,6 +4,7 @@ A first look takes no locks. Only where it finds something wrong is the row's pa
 both sides are read again: what is wrong then is wrong, since a write changes a row and its images at once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -79,10 +80,12 @@ class Verification:
         engine: StorageEngine,
         access: LocalAccess,
         maker: ImageMaker,
+        check: Callable[[], None],
         repair: bool = False,
     ) -> None:
+        """`check` raises what ends a comparison that means nothing any more."""
         self._runtime, self._engine, self._access = runtime, engine, access
-        self._maker, self._repair = maker, repair
+        self._maker, self._check, self._repair = maker, check, repair
         self._base, self._view = maker.base, maker.view
         #: The same tablets, whose rows are read as they are stored.
         self._raw = replace(maker.view, view=None)
@@ -184,6 +187,7 @@ class Verification:
 
     async def _compare(self, home: _BaseRow, place: Place, expected: Image | None) -> None:
         found = await self._stored(place)
+        self._check()
         wanted = None if expected is None else expected.row
         kind = self._judge(wanted, found, self._now())
         if kind is None:

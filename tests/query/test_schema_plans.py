@@ -28,6 +28,7 @@ class Access:
     #: Tables whose tablets are open, and what was truncated.
     open: set[str] = field(default_factory=set)
     truncated: list[str] = field(default_factory=list)
+    keeper: "Keeper | None" = None
 
     async def align(self) -> None:
         self.open = {table.full_name for table in self.host.state.tables_by_id.values()}
@@ -54,7 +55,7 @@ class Host:
         self.runtime = runtime
         self.metadata = Metadata(runtime, MemoryStore())
         self.access = Access(self)
-        self.views = Keeper(self)
+        self.access.keeper = self.views = Keeper(self)
 
     @property
     def state(self) -> ClusterState:
