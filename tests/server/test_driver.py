@@ -177,7 +177,7 @@ def test_schema_events_reach_other_clients(server: Running, session: Session) ->
     other.connect()
     name = new_keyspace(session)
     session.execute("CREATE TABLE pushed (k int PRIMARY KEY)")
-    deadline = 200
+    deadline = 1000
     while "pushed" not in getattr(other.metadata.keyspaces.get(name), "tables", {}):
         deadline -= 1
         assert deadline, "the event did not come"
