@@ -82,10 +82,15 @@ def _megabytes(text: str) -> int:
 def run_start(arguments: argparse.Namespace) -> int:
     # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
     gc.disable()
-    # pyarrow imports pandas, where it is installed, in the middle of the first read: a quarter of a second and
-    # 40 MiB for nothing, since a server makes no data frames.
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
+
+
+def _warm_up() -> None:
+    """What pyarrow imports when it first makes a value (pandas, where that is installed) would take a quarter
+    of a second out of somebody's first read."""
+    import pyarrow as pa
+
+    pa.scalar(1)
 
 
 def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
@@ -137,6 +142,7 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
         f"up after {age_seconds():.2f} s, {resident_bytes() / 2**20:.0f} MiB resident",
         flush=True,
     )
+    await runtime.compute(_warm_up)
     signal = await signals.wait()
     runtime.log("info", "server.stopping", signal=signal)
     await node.stop()
