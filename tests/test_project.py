@@ -37,7 +37,12 @@ def name_of(path: Path) -> str:
 
 
 def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    text = path.read_text(encoding="utf-8")
+    try:
+        return ast.parse(text, filename=str(path))
+    except SystemError:
+        # CPython 3.11 counts recursion for all threads together, and stumbles when another one parses, too.
+        return ast.parse(text, filename=str(path))
 
 
 def text_files() -> Iterator[Path]:

@@ -85,6 +85,14 @@ def run_start(arguments: argparse.Namespace) -> int:
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
 
 
+def _warm_up() -> None:
+    """What pyarrow imports when it first makes a value (pandas, where that is installed) would take a quarter
+    of a second out of somebody's first read."""
+    import pyarrow as pa
+
+    pa.scalar(1)
+
+
 def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
     from belvedere.query.database import DatabaseOptions
     from belvedere.storage.commitlog import SyncPolicy
@@ -134,6 +142,7 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
         f"up after {age_seconds():.2f} s, {resident_bytes() / 2**20:.0f} MiB resident",
         flush=True,
     )
+    await runtime.compute(_warm_up)
     signal = await signals.wait()
     runtime.log("info", "server.stopping", signal=signal)
     await node.stop()

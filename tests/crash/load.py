@@ -45,7 +45,7 @@ class Memory:
 
 
 def connect(host: str, port: int) -> tuple[Cluster, Session]:
-    profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=10)
+    profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=60)
     cluster = Cluster([host], port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
     return cluster, cluster.connect()
 

@@ -181,7 +181,9 @@ def test_schema_events_reach_other_clients(server: Running, session: Session) ->
     while "pushed" not in getattr(other.metadata.keyspaces.get(name), "tables", {}):
         deadline -= 1
         assert deadline, "the event did not come"
-        session.execute("SELECT key FROM system.local")
+        if deadline % 40 == 0:
+            # The driver forgets a table that it hears of before it has looked at its keyspace.
+            session.execute(f"ALTER TABLE pushed WITH comment = '{deadline}'")
         time.sleep(0.1)
     other.shutdown()
 
