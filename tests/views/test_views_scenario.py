@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,10 @@ BLOCKS, BLOCK = (20, 50) if LONG else (4, 4)
 
 
 @pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that few rows make several pages of a build and several pieces of a deletion."""
     monkeypatch.setattr(build, "PAGE_ROWS", 7)
     monkeypatch.setattr(keeping, "DELETED_AT_ONCE", 3)
-    yield
 
 
 def run(seed: int) -> World:
