@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, to show that the scenario of views finds such bugs; each a patch to undo."""
+"""Bugs planted on purpose, to show that the scenario of views finds such bugs; each a patch to be undone."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -105,8 +105,17 @@ def last_piece_of_a_deletion_forgotten() -> Any:
     return patch.object(keeping, "_delete_most", delete_most)
 
 
+def _always(name: str, value: object) -> Any:
+    frozen = property(lambda self: value, lambda self, given: None)
+    return patch.object(TabletStore, name, frozen, create=True)
+
+
 def truncation_between_reading_and_writing_ignored() -> Any:
-    return patch.object(TabletStore, "truncations", property(lambda self: 0, lambda self, value: None))
+    return _always("truncations", 0)
+
+
+def truncation_underway_ignored() -> Any:
+    return _always("truncating", False)
 
 
 def positions_begin_again() -> Any:
@@ -140,5 +149,6 @@ RARER = [
     Bug(build_before_writers_know, 200),
     Bug(task_deleted_before_the_images_are_durable, 200),
     Bug(truncation_between_reading_and_writing_ignored, 200),
+    Bug(truncation_underway_ignored, 200),
     Bug(positions_begin_again, 200),
 ]
