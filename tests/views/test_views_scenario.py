@@ -12,7 +12,7 @@ from belvedere.sim.world import World
 from belvedere.views import build
 
 sys.path.insert(0, str(Path(__file__).parent))
-from views_planted_bugs import QUICK, RARER, Bug
+from view_bugs import QUICK, RARER, Bug
 
 LONG = os.environ.get("BELVEDERE_LONG") == "1"
 BLOCKS, BLOCK = (20, 50) if LONG else (4, 4)

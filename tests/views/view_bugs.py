@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, to show that the scenario of views finds such bugs; each a patch to be undone."""
+"""Bugs planted on purpose, to show that the scenario of views finds such bugs, each as a patch."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,11 +9,10 @@ from unittest.mock import patch
 from belvedere.model.mutations import LogRecord
 from belvedere.model.rows import Row
 from belvedere.query import keeping
-from belvedere.query.keeping import KeptWrite
 from belvedere.query.local_access import LocalAccess
 from belvedere.storage.engine import StorageEngine
 from belvedere.storage.tablet import TabletStore
-from belvedere.views import build, images, service
+from belvedere.views import images
 from belvedere.views.build import ViewWriter
 from belvedere.views.images import ImageMaker
 
@@ -58,24 +57,6 @@ def expiry_not_capped() -> Any:
     return patch.object(ImageMaker, "_until", lambda self, row: images.NEVER)
 
 
-def build_before_writers_know() -> Any:
-    """As if whoever had looked for views before the build began could go on without them."""
-    return patch.object(KeptWrite, "is_current", lambda self, keeper: True)
-
-
-def task_deleted_before_the_images_are_durable() -> Any:
-    async def durable(self: StorageEngine, position: int) -> None:
-        return None
-
-    original = build.build_range
-
-    async def build_range(*arguments: Any, **options: Any) -> int:
-        with patch.object(StorageEngine, "durable", durable):
-            return await original(*arguments, **options)
-
-    return patch.object(service, "build_range", build_range)
-
-
 def truncate_leaves_views() -> Any:
     async def truncate(self: LocalAccess, table: Any) -> None:
         await self.truncate_alone(table)
@@ -84,14 +65,11 @@ def truncate_leaves_views() -> Any:
 
 
 def no_lock_while_reading_from_disk() -> Any:
-    original = LocalAccess.write
-
     async def write(self: LocalAccess, mutations: Any) -> int:
         for table, _ in mutations:
             await self._route(table)
         return await self._write_held(mutations)
 
-    assert original
     return patch.object(LocalAccess, "write", write)
 
 
@@ -110,18 +88,8 @@ def _always(name: str, value: object) -> Any:
     return patch.object(TabletStore, name, frozen, create=True)
 
 
-def truncation_between_reading_and_writing_ignored() -> Any:
-    return _always("truncations", 0)
-
-
 def truncation_underway_ignored() -> Any:
     return _always("truncating", False)
-
-
-def positions_begin_again() -> Any:
-    from belvedere.storage.commitlog import CommitLog
-
-    return patch.object(CommitLog, "continue_after", lambda self, position: None)
 
 
 @dataclass(frozen=True)
@@ -146,9 +114,5 @@ QUICK = [
 RARER = [
     Bug(build_stamped_too_new, 30),
     Bug(no_lock_while_reading_from_disk, 60),
-    Bug(build_before_writers_know, 200),
-    Bug(task_deleted_before_the_images_are_durable, 200),
-    Bug(truncation_between_reading_and_writing_ignored, 200),
     Bug(truncation_underway_ignored, 200),
-    Bug(positions_begin_again, 200),
 ]
