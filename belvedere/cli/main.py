@@ -11,7 +11,8 @@ from belvedere.runtime.version import VERSION
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="belvedere", description="A table store whose materialized views never drift."
+        prog="belvedere",
+        description="A table store that speaks CQL and keeps its tables in plain Parquet files.",
     )
     parser.add_argument("--version", action="version", version=f"belvedere {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
