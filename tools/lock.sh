@@ -13,5 +13,6 @@ lock() { # lock OUTPUT INPUT...
 
 lock requirements/bootstrap.txt requirements/bootstrap.in "$@"
 lock requirements/runtime.txt pyproject.toml "$@"
-lock requirements/dev.txt pyproject.toml --extra dev --constraint requirements/runtime.txt "$@"
+lock requirements/spark.txt pyproject.toml --extra spark --constraint requirements/runtime.txt "$@"
+lock requirements/dev.txt pyproject.toml --extra dev --constraint requirements/spark.txt "$@"
 lock requirements/scylla.txt requirements/scylla.in "$@"
