@@ -28,8 +28,8 @@ OnProgress = Callable[[int, int], None]
 
 class JobRunner(Protocol):
     async def run(self, job: Job, on_result: OnResult, on_progress: OnProgress) -> None:
-        """Do every task; each result is told once, as soon as it is known. Raises JobFailed. When cancelled, or
-        when `on_result` raises, what runs is stopped."""
+        """Do every task; each result is told once, as soon as it is known. Raises JobFailed. When cancelled,
+        or when `on_result` raises, what runs is stopped."""
 
     async def stop(self) -> None:
         """Nothing runs any more on return."""
