@@ -208,6 +208,7 @@ _STARTS: dict[str, Callable[[Parser], Statement]] = {
     "UPDATE": Parser.update,
     "DELETE": Parser.delete,
     "BEGIN": Parser.batch,
+    "CALL": Parser.call,
     "CREATE": Parser.create,
     "ALTER": Parser.alter,
     "DROP": Parser.drop,
