@@ -13,6 +13,7 @@ from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
+from belvedere.server.procedures import view_procedures
 from belvedere.views.service import Views
 
 
@@ -53,6 +54,8 @@ class Node:
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
             views = await Views.start(runtime, database)
+            for procedure in view_procedures(database, views):
+                database.offer(procedure)
         except BaseException:
             await metadata.stop()
             await lock.release()
@@ -70,6 +73,8 @@ class Node:
 
     async def stop(self) -> None:
         try:
+            # First, so that the server does not wait for them: they may be long.
+            await self.database.procedures.stop()
             if self._server is not None:
                 await self._server.stop()
             await self.views.stop()

@@ -182,6 +182,10 @@ class StorageEngine:
     def stores(self) -> Mapping[int, TabletStore]:
         return self._stores
 
+    def stores_of(self, table: bytes) -> Sequence[TabletStore]:
+        """Those that are open now."""
+        return self._by_table.get(table, ())
+
     def use_tables(self, tables: Mapping[bytes, Table]) -> None:
         """Take over new definitions of tables that are open, before anything is written by them."""
         self._tables = tables

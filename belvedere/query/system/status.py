@@ -1,4 +1,4 @@
-"""`system_views.status`, `table_status` and `view_builds`: what the command line shows of a node."""
+"""`system_views.status`, `table_status`, `view_builds` and `procedures`: what a node says of itself."""
 
 from collections.abc import Callable, Iterable
 
@@ -37,8 +37,9 @@ def view_builds(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
         "system_views.view_builds",
         "keyspace_name text",
         "view_name text",
-        """base_table_name text; failed_attempts int; last_failure text; ranges int; ranges_done int;
-        rows_read bigint; state text""",
+        """base_table_name text; bytes_read bigint; bytes_total bigint; failed_attempts int;
+        last_failure text; loads_pending int; ranges int; ranges_done int; rows_per_second double;
+        rows_read bigint; rows_total bigint; runs_on text; seconds_left double; state text""",
         rows,
         "how far every materialized view is built",
     )
@@ -61,4 +62,15 @@ def built_views(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
             if row["state"] == "BUILT"
         ),
         "built views",
+    )
+
+
+def procedures(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
+    return define(
+        "system_views.procedures",
+        "name text",
+        "",
+        "comment text; parameters frozen<list<text>>; returns frozen<list<text>>",
+        rows,
+        "what can be called with CALL",
     )
