@@ -55,14 +55,14 @@ class KeptWrite:
     mutation: Mutation
     makers: Sequence[ViewMaker]
     changes: Sequence[RowChange] = ()
-    #: `store.truncations` when the changes were computed.
-    truncations: int = 0
+    #: `store.upheavals` when the changes were computed.
+    upheavals: int = 0
 
     def is_current(self, keeper: ViewKeeper) -> bool:
         makers = keeper.makers(self.table)
         if not makers:
             return True
-        if self.store.truncating or self.truncations != self.store.truncations:
+        if self.store.truncating or self.upheavals != self.store.upheavals:
             return False
         return makers is self.makers
 
@@ -90,7 +90,7 @@ def kept_now(
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
         return None
-    return KeptWrite(table, store, mutation, makers, _real(changes), store.truncations)
+    return KeptWrite(table, store, mutation, makers, _real(changes), store.upheavals)
 
 
 async def kept(
@@ -104,9 +104,9 @@ async def kept(
     slices = None
     if _deletes_many(table, mutation):
         slices = await _delete_most(table, store, mutation, makers, write)
-    truncations = store.truncations
+    upheavals = store.upheavals
     changes = _real(await store.changes(mutation, ALWAYS, slices))
-    return KeptWrite(table, store, mutation, makers, changes, truncations)
+    return KeptWrite(table, store, mutation, makers, changes, upheavals)
 
 
 def _deletes_many(table: Table, mutation: Mutation) -> bool:
@@ -114,7 +114,13 @@ def _deletes_many(table: Table, mutation: Mutation) -> bool:
 
 
 def _real(changes: Sequence[RowChange]) -> list[RowChange]:
-    return [change for change in changes if change.before != change.after]
+    """Those that change something for views. Where files are staged, a view may still show a row as it was
+    before those: it hears of the row as it is even if this write leaves that as it was."""
+    return [
+        change
+        for change in changes
+        if change.before != change.after or any(row != change.after for row in change.also)
+    ]
 
 
 async def _delete_most(
@@ -144,9 +150,9 @@ async def _delete_most(
             end = found.rows[-1][0] + b"\0" if found.more else whole.end
             piece = RangeDeletion(start, end, whole.deletion)
             part = Mutation(table.id, mutation.token, mutation.key, [], ranges=[piece])
-            truncations = store.truncations
+            upheavals = store.upheavals
             changes = _real(await store.changes(part, ALWAYS))
             if changes:
-                await write(KeptWrite(table, store, part, makers, changes, truncations))
+                await write(KeptWrite(table, store, part, makers, changes, upheavals))
             start = end if found.more else None
     return touched(Mutation(table.id, mutation.token, mutation.key, mutation.rows, ranges=left))

@@ -19,11 +19,17 @@ from belvedere.storage.reads import EVERYTHING, KeySlice
 from belvedere.storage.sstable_read import NEEDS_DISK
 from belvedere.storage.tablet_reads import partitions_in
 
+#: What a staged file has of a partition, with the load that brought it.
+Staged = tuple[str, StoredPartition]
+
 
 class RowChange(msgspec.Struct, frozen=True):
     clustering: bytes
     before: Row | None
     after: Row | None
+    #: While files are staged: what else views may show of the row, as of before some of these files came.
+    #: Whichever comes first, a write or the views' hearing of the files, must remove what is in its place.
+    also: tuple[Row, ...] = ()
 
 
 def touched(mutation: Mutation) -> tuple[KeySlice, ...]:
@@ -52,13 +58,16 @@ def changes_now(
     if not slices:
         return []
     sources = [partition.stored(slices) for partition in memory]
+    staged: list[Staged] = []
     for file in files:
         stored = file.sstable.partition_now(mutation.token, mutation.key, slices=slices)
         if stored is NEEDS_DISK:
             return None
         if stored is not None:
             sources.append(stored)
-    return _compare(sources, mutation, now, columns)
+            if file.staged:
+                staged.append((file.staged, stored))
+    return _compare(sources, staged, mutation, now, columns)
 
 
 async def changes_waiting(
@@ -72,8 +81,9 @@ async def changes_waiting(
     """The same from disks, for the rows in some of the stretches that the mutation touches."""
     if not slices:
         return []
-    sources = await _sources(memtables, files, mutation.token, mutation.key, slices)
-    return _compare(sources, mutation, now, columns)
+    staged: list[Staged] = []
+    sources = await _sources(memtables, files, mutation.token, mutation.key, slices, staged)
+    return _compare(sources, staged, mutation, now, columns)
 
 
 async def _sources(
@@ -82,13 +92,17 @@ async def _sources(
     token: int,
     key: bytes,
     slices: tuple[KeySlice, ...],
+    staged: list[Staged] | None = None,
 ) -> list[StoredPartition]:
+    """What memory and files have; what staged files have is also put into `staged`."""
     found = []
     with Pinned(files):
         for file in files:
             stored = await file.sstable.partition(token, key, slices=slices)
             if stored is not None:
                 found.append(stored)
+                if staged is not None and file.staged:
+                    staged.append((file.staged, stored))
     return found + [partition.stored(slices) for partition in partitions_in(memtables, key)]
 
 
@@ -104,7 +118,11 @@ async def newest_stamp(
 
 
 def _compare(
-    sources: Sequence[StoredPartition], mutation: Mutation, now: int, columns: LiveColumns
+    sources: Sequence[StoredPartition],
+    staged: Sequence[Staged],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
 ) -> list[RowChange]:
     before = _visible(sources, now, columns)
     written = StoredPartition(
@@ -116,10 +134,26 @@ def _compare(
         sorted(mutation.rows, key=lambda item: item[0]),
     )
     after = _visible([*sources, written], now, columns)
+    also = _before_staged(sources, staged, now, columns) if staged else {}
     return [
-        RowChange(clustering, before.get(clustering), after.get(clustering))
-        for clustering in sorted({**before, **after})
+        RowChange(clustering, before.get(clustering), after.get(clustering), also.get(clustering, ()))
+        for clustering in sorted({**before, **after, **also})
     ]
+
+
+def _before_staged(
+    sources: Sequence[StoredPartition], staged: Sequence[Staged], now: int, columns: LiveColumns
+) -> dict[bytes, tuple[Row, ...]]:
+    """The rows without what is staged, and with what the first loads brought, load by load: views hear of
+    loads in the order in which they came, perhaps of several at once."""
+    found: dict[bytes, tuple[Row, ...]] = {}
+    loads = list(dict.fromkeys(load for load, _ in staged))
+    for count in range(len(loads)):
+        unknown = [stored for load, stored in staged if load in loads[count:]]
+        known = [source for source in sources if not any(source is one for one in unknown)]
+        for clustering, row in _visible(known, now, columns).items():
+            found[clustering] = (*found.get(clustering, ()), row)
+    return found
 
 
 def _visible(sources: Sequence[StoredPartition], now: int, columns: LiveColumns) -> dict[bytes, Row]:

@@ -43,6 +43,10 @@ class Image(msgspec.Struct, frozen=True):
     clustering: bytes
     row: Row
 
+    @property
+    def place(self) -> Place:
+        return self.key, self.clustering
+
 
 class ImageMaker:
     """Makes the images of one base table's rows in one view."""
@@ -98,6 +102,10 @@ class ImageMaker:
         found = []
         if before is not None and (after is None or before != (after.key, after.clustering)):
             found.append(removal(self.view, before, version))
+        for row in change.also:
+            place = self.place(token, key, change.clustering, row)
+            if place is not None and place != before and (after is None or place != after.place):
+                found.append(removal(self.view, place, version))
         if after is not None:
             found.append(self.arrival(after))
         return found
