@@ -5,12 +5,12 @@
 
 All tables are in one server and take turns within every round, so what else the machine does falls on all of
 them alike. Three kinds of writes, prepared: `new` inserts rows that were not there, `again` inserts rows over
-those (they stay where they are in the views), `move` updates the columns that the views are keyed by. For each,
-requests per second as a raw client sees them, and the server's processor time per request; for both the ratio
-to the table without views, and what each view costs: the part of the bare write that it adds, on average.
+those (they stay where they are in the views), `move` updates the columns that the views are keyed by. For
+each, requests per second as a raw client sees them, and the server's processor time per request; for both
+the ratio to the table without views, and what each view costs: the part of the bare write that it adds.
 
-`--deletion` deletes one partition of very many rows from a table with views while another client reads rows one
-by one: how long the deletion takes, the longest that anybody waited meanwhile, and what memory it needed.
+`--deletion` deletes one partition of very many rows from a table with views while another client reads a row
+again and again: how long the deletion takes, how long the reader waited, and what memory was needed.
 """
 
 import argparse
