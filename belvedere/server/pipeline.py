@@ -30,9 +30,7 @@ class NodePipeline:
         self.reads = reads
 
     @classmethod
-    async def open(
-        cls, runtime: Runtime, database: Database, data: str, settings: PipelineSettings
-    ) -> Self:
+    async def open(cls, runtime: Runtime, database: Database, data: str, settings: PipelineSettings) -> Self:
         """Loads that were committed are part of their tables on return."""
         exchange = Exchange(runtime, settings.exchange or f"{data}/exchange")
         loads = Loads(runtime, database, exchange)

@@ -5,11 +5,12 @@ client timestamps that lose, deletions and expiries come out as they will when t
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
 from belvedere.model.mutations import Mutation
-from belvedere.model.rows import NO_TIMESTAMP, Row, newest_timestamp
+from belvedere.model.rows import NO_TIMESTAMP, Row, merge_rows, newest_timestamp, visible
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.files import LiveFile, Pinned
 from belvedere.storage.memtable import MemPartition, Memtable
@@ -21,6 +22,12 @@ from belvedere.storage.tablet_reads import partitions_in
 
 #: What a staged file has of a partition, with the load that brought it.
 Staged = tuple[str, StoredPartition]
+
+
+class NotPlain(Enum):
+    """The answer of a shortcut that does not apply."""
+
+    NOT_PLAIN = "not plain"
 
 
 class RowChange(msgspec.Struct, frozen=True):
@@ -54,6 +61,10 @@ def changes_now(
     now: int,
     columns: LiveColumns,
 ) -> list[RowChange] | None:
+    if len(mutation.rows) == 1 and mutation.deletion is None and not mutation.ranges:
+        found = _row_change_now(memory, files, mutation, now, columns)
+        if not isinstance(found, NotPlain):
+            return found
     slices = touched(mutation)
     if not slices:
         return []
@@ -68,6 +79,41 @@ def changes_now(
             if file.staged:
                 staged.append((file.staged, stored))
     return _compare(sources, staged, mutation, now, columns)
+
+
+def _row_change_now(
+    memory: Sequence[MemPartition],
+    files: Sequence[LiveFile],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
+) -> list[RowChange] | NotPlain | None:
+    """The common case, a mutation of one row in a partition where nothing deletes rows from outside them:
+    only this row is looked up and merged."""
+    ((clustering, row),) = mutation.rows
+    stored: Row | None = None
+    for partition in memory:
+        if partition.deletion is not None or partition.ranges:
+            return NotPlain.NOT_PLAIN
+        part = partition.rows.get(clustering)
+        if part is not None:
+            stored = part if stored is None else merge_rows(stored, part)
+    for file in files:
+        found = file.sstable.partition_now(mutation.token, mutation.key, row=clustering)
+        if found is NEEDS_DISK:
+            return None
+        if found is None:
+            continue
+        if file.staged or found.deletion is not None or found.ranges:
+            return NotPlain.NOT_PLAIN
+        for _, part in found.rows:
+            stored = part if stored is None else merge_rows(stored, part)
+    if stored is None:
+        after = visible(columns.regular(row), now)
+        return [] if after is None else [RowChange(clustering, None, after)]
+    before = visible(columns.regular(stored), now)
+    after = visible(columns.regular(merge_rows(stored, row)), now)
+    return [RowChange(clustering, before, after)]
 
 
 async def changes_waiting(
