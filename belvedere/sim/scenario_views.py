@@ -10,6 +10,9 @@ from typing import Any
 
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
+from belvedere.pipeline.exchange import Exchange
+from belvedere.pipeline.in_process import InProcessRunner
+from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.query.errors import CQLError, InvalidRequest
 from belvedere.query.options import QueryOptions
@@ -56,6 +59,7 @@ class Node:
         self._store = store
         self.database: Database
         self.views: Views
+        self._jobs: InProcessRunner
 
     async def open(self) -> None:
         metadata = Metadata(self.runtime, self._store)
@@ -64,11 +68,21 @@ class Node:
             segment_bytes=32 << 10, closed_segments=3, memtable_bytes=120_000, cache_bytes=200_000
         )
         self.database = await Database.open(self.runtime, "data", metadata, DatabaseOptions(storage=options))
-        self.views = await Views.start(self.runtime, self.database)
+        await self._start_views()
         await self._make_tables()
+
+    async def _start_views(self) -> None:
+        """In some lives everything goes through the pipeline, in the others nothing but loads."""
+        exchange = Exchange(self.runtime, "data/exchange")
+        await exchange.open()
+        self._jobs = InProcessRunner(self.runtime, exchange)
+        work = ViewWork(self.runtime, self.database, exchange, inline=self._jobs, large=self._jobs)
+        in_columns = self.runtime.random.random() < 0.6
+        self.views = await Views.start(self.runtime, self.database, work, 0 if in_columns else 1_000_000)
 
     async def close(self) -> None:
         await self.views.stop()
+        await self._jobs.stop()
         await self.database.close()
         await self.database.metadata.stop()
 
