@@ -20,6 +20,7 @@ _EXPLAINED = {
     "orphaned": "in the view, but not in the base",
     "different": "not as the base has it",
 }
+_MAX_VALUE = 120
 _NAME = "the view; names with capital letters in double quotes as in CQL"
 
 
@@ -105,14 +106,25 @@ def _conclusion(name: str, found: dict[str, Any], wrong: int, repaired: bool) ->
 
 
 def _example(example: dict[str, Any]) -> list[str]:
-    key = ", ".join(f"{column} = {value}" for column, value in example["key"].items())
+    key = _columns(example["key"])
     expected, found = example["expected"], example["found"]
     if expected is None or found is None:
-        row = ", ".join(f"{column} = {value}" for column, value in (expected or found or {}).items())
+        row = _columns(expected or found or {})
         return [f"  {key}" + (f": {row}" if row else "")]
     changed = [column for column in expected if expected[column] != found.get(column)]
     if not changed:
         return [f"  {key}: the same values, with other write times or times to live"]
     return [f"  {key}"] + [
-        f"    {column}: expected {expected[column]}, found {found.get(column)}" for column in changed
+        f"    {column}: expected {_value(expected[column])}, found {_value(found.get(column))}"
+        for column in changed
     ]
+
+
+def _columns(values: dict[str, str]) -> str:
+    return ", ".join(f"{column} = {_value(value)}" for column, value in values.items())
+
+
+def _value(text: str | None) -> str:
+    """In one line, and not much of it."""
+    shown = str(text) if str(text).isprintable() else repr(text)
+    return shown if len(shown) <= _MAX_VALUE else f"{shown[:_MAX_VALUE]}… ({len(str(text)):,} characters)"

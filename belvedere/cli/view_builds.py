@@ -77,23 +77,29 @@ class ViewBuild:
         return f"{self.rows:,} of about {rows(max(self.rows, self.rows_total))}"
 
     @property
-    def pace(self) -> str:
-        """Rate and time left, as far as they are known and mean something."""
-        if self.state != "BUILDING":
-            return ""
-        parts = []
-        if self.rows_per_second:
-            parts.append(f"{self.rows_per_second:,.0f} rows/s")
-        if self.seconds_left is not None:
-            parts.append(f"about {duration(max(1, round(self.seconds_left)))} left")
-        return ", ".join(parts)
+    def rate(self) -> str:
+        return f"{self.rows_per_second:,.0f} rows/s" if self.rows_per_second and self._runs else ""
+
+    @property
+    def left(self) -> str:
+        known = self.seconds_left is not None and self._runs
+        return f"about {duration(max(1, round(self.seconds_left or 0)))} left" if known else ""
+
+    @property
+    def _runs(self) -> bool:
+        return self.state == "BUILDING"
 
     @property
     def summary(self) -> str:
         """One line without the name."""
         tablets = f"{self.tablets_done} of {self.tablets} tablets"
-        where = f"on {self.runs_on}" if self.runs_on and self.state == "BUILDING" else ""
-        return ", ".join(part for part in (self.state, tablets, self.amount, self.pace, where) if part)
+        where = f"on {self.runs_on}" if self.runs_on and self._runs else ""
+        return _joined(self.state, tablets, self.amount, self.rate, self.left, where)
+
+    @property
+    def beside_bar(self) -> str:
+        """What matters first: a narrow terminal cuts the rest off."""
+        return _joined("" if self._runs else self.state, self.left, self.rate, self.amount)
 
     @property
     def remark(self) -> str | None:
@@ -107,6 +113,10 @@ class ViewBuild:
         if self.state == "FAILED":
             return f"failed for good: {self.failure}"
         return f"attempt {self.attempts} failed and is tried again: {self.failure}"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def shell(name: str) -> str:

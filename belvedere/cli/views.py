@@ -147,11 +147,11 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 def _print(builds: list[ViewBuild]) -> None:
-    header = ("view", "base", "state", "done", "tablets", "rows read", "")
+    header = ("view", "base", "state", "done", "tablets", "rows read", "", "")
     table = [header] + [
         (
             *(build.name, build.base, build.state, f"{build.fraction:.0%}"),
-            *(f"{build.tablets_done} of {build.tablets}", build.amount, build.pace),
+            *(f"{build.tablets_done} of {build.tablets}", build.amount, build.rate, build.left),
         )
         for build in builds
     ]

@@ -28,7 +28,7 @@ class Bars:
     """A progress bar for each view that there is something to wait for, on a terminal."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.percentage:>3.0f}%"))
         self._progress = Progress(
             *columns, TextColumn("{task.fields[told]}"), console=console, auto_refresh=False
         )
@@ -42,7 +42,7 @@ class Bars:
                 continue
             if bar is None:
                 bar = self._bars[build.name] = self._progress.add_task(build.name, total=1.0, told="")
-            self._progress.update(bar, completed=build.fraction, told=build.summary)
+            self._progress.update(bar, completed=build.fraction, told=build.beside_bar)
         self._progress.refresh()
 
     def say(self, text: str) -> None:

@@ -98,6 +98,13 @@ def test_more_than_the_examples() -> None:
     ]
 
 
+def test_long_and_odd_values() -> None:
+    sides = {"expected": {"w": "x" * 5000}, "found": {"w": "two\nlines"}}
+    example = {"kind": "different", "key": {"v": "1"}, **sides}
+    lines = report("ks.mv", found(different=1, examples=[example]), 1.0, repaired=False)
+    assert f"    w: expected {'x' * 120}… (5,000 characters), found 'two\\nlines'" in lines
+
+
 def test_only_write_times_differ() -> None:
     same = {"w": "x"}
     example = {"kind": "different", "key": {"v": "1"}, "expected": same, "found": same}

@@ -46,7 +46,10 @@ def test_columns_that_a_server_lacks_are_left_out() -> None:
         ViewBuild.of(NEW).summary == "BUILDING, 1 of 4 tablets, 24,500 of about 98,000 rows, "
         "12,250 rows/s, about 6 s left, on spark"
     )
-    assert ViewBuild.of(NEW | {"seconds_left": None}).pace == "12,250 rows/s"
+    assert ViewBuild.of(NEW | {"seconds_left": None}).beside_bar == (
+        "12,250 rows/s, 24,500 of about 98,000 rows"
+    )
+    assert ViewBuild.of(NEW).beside_bar.startswith("about 6 s left, 12,250 rows/s, ")
     assert ViewBuild.of({**OLD, "view_name": "byCity"}).name == 'shop."byCity"'
 
 
@@ -78,7 +81,7 @@ def test_what_somebody_should_do() -> None:
     assert (build(state="HELD", name='shop."X"').remark or "").endswith("resume 'shop.\"X\"'")
     failing = build(state="FAILING", attempts=3, failure="disk full")
     assert failing.remark == "attempt 3 failed and is tried again: disk full"
-    assert failing.pace == ""
+    assert failing.beside_bar == "FAILING, 24,500 of about 98,000 rows"
     assert build(state="FAILED", failure="no Java").remark == "failed for good: no Java"
     assert "drop it and create it again" in (build(state="UNKNOWN").remark or "")
 
@@ -136,8 +139,8 @@ def test_bars_on_a_terminal() -> None:
     bars.close()
     text = out.getvalue()
     assert "shop.by_city" in text
-    assert " 25% BUILDING, 1 of 4 tablets" in text
-    assert "100% BUILT" in text
+    assert " 25% about 6 s left, 12,250 rows/s" in text
+    assert "100% BUILT, 24,500 rows" in text
     assert "[red]not markup[/red]" in text
     assert "ks.done" not in text, "there is nothing to wait for"
 
