@@ -144,9 +144,13 @@ def test_wrong_arguments_end_with_2(words: list[str], capsys: pytest.CaptureFixt
 
 def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     for words, told in (
-        (["--help"], ("start", "status", "demo")),
-        (["start", "--help"], ("--data", "--fsync", "exit status")),
+        (["--help"], ("start", "status", "views", "verify", "repair", "load", "demo")),
+        (["start", "--help"], ("--data", "--fsync", "--spark", "exit status")),
         (["status", "--help"], ("--json", "exit status")),
+        (["views", "--help"], ("--wait", "pause", "exit status")),
+        (["verify", "--help"], ("--json", "exit status")),
+        (["repair", "--help"], ("--json", "exit status")),
+        (["load", "--help"], ("--on-bad-rows", "exit status")),
         (["demo", "--help"], ("--rows", "exit status")),
     ):
         with pytest.raises(SystemExit) as ended:
