@@ -1,0 +1,81 @@
+"""The exchange: the directory through which a node and jobs hand each other files.
+
+    <exchange>/<job>/inputs/<number>-<name>     hard links of the sstables that the job reads
+    <exchange>/<job>/attempt-…/                 what one attempt at a task wrote
+    <exchange>/<job>/results/<number>.json      what a task gave back (written by Spark workers)
+
+Everything in it can be made again but for jobs that somebody keeps (loads that are not yet committed).
+"""
+
+from collections.abc import Sequence, Set
+
+from belvedere.pipeline.tasks import InputFile
+from belvedere.runtime.api import Runtime
+from belvedere.runtime.errors import DiskError, DiskFull, FileExists, FileMissing
+from belvedere.storage.sstable_format import SSTableFacts
+
+#: What is read and written at once when a file must be copied.
+COPY_BYTES = 8 << 20
+
+
+class Exchange:
+    """Outlives the jobs in it; its paths are good for this machine and for whoever shares the file system."""
+
+    def __init__(self, runtime: Runtime, directory: str) -> None:
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self.directory = directory
+
+    async def open(self, keep: Set[str] = frozenset()) -> None:
+        """Make the directory. Of what earlier lives left behind, only the jobs in `keep` stay."""
+        await self._disk.make_directory(self.directory)
+        for name in await self._disk.list(self.directory):
+            if name not in keep:
+                await self._disk.remove_tree(f"{self.directory}/{name}")
+
+    def job_directory(self, job_id: str) -> str:
+        if not job_id or job_id.startswith(".") or "/" in job_id:
+            raise ValueError(f"{job_id!r} is no name for a job's directory")
+        return f"{self.directory}/{job_id}"
+
+    async def publish(self, job_id: str, files: Sequence[tuple[str, SSTableFacts]]) -> list[InputFile]:
+        """Give a job these files (see `Snapshot.files`), which must stay pinned until this returns. They are
+        hard links, so nothing is copied unless the exchange lies on another file system."""
+        inputs = f"{self.job_directory(job_id)}/inputs"
+        await self._disk.make_directory(inputs)
+        number = len(await self._disk.list(inputs))
+        published = []
+        for path, facts in files:
+            while True:
+                number += 1
+                target = f"{inputs}/{number:04}-{path.rpartition('/')[2]}"
+                try:
+                    await self._link_or_copy(path, target)
+                except FileExists:
+                    continue
+                break
+            published.append(InputFile(target, facts.size, facts.crc32c))
+        return published
+
+    async def _link_or_copy(self, source: str, target: str) -> None:
+        try:
+            await self._disk.link(source, target)
+        except (FileMissing, FileExists, DiskFull):
+            raise
+        except DiskError:
+            # Another file system, or one without links. Any other trouble of the disk, copying has, too.
+            if await self._disk.exists(target):
+                raise FileExists("file exists", target) from None
+            await self._copy(source, target)
+
+    async def _copy(self, source: str, target: str) -> None:
+        file = await self._disk.append(target)
+        try:
+            while data := await self._disk.read(source, file.position, COPY_BYTES):
+                await file.write(data)
+        finally:
+            await file.close()
+
+    async def discard(self, job_id: str) -> None:
+        """Remove all that the job read and wrote; fine if there is nothing."""
+        await self._disk.remove_tree(self.job_directory(job_id))
