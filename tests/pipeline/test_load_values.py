@@ -1,5 +1,5 @@
-"""Columns of any Arrow type as columns of CQL types: what fits is what the type itself makes of each value, and
-what does not is told row by row."""
+"""Columns of any Arrow type as columns of CQL types: what fits is what the type itself makes of each value,
+and what does not is told row by row."""
 
 import random
 from decimal import Decimal
@@ -107,20 +107,36 @@ def test_text_means_what_cql_makes_of_it(name: str) -> None:
     [
         ("double", pa.array(["1.5", "abc"]), {1: "'abc' is not a double"}),
         ("int", pa.array([1, 2**31], pa.int64()), {1: "Value 2147483648 is out of range for type int"}),
-        ("int", pa.array([1.0, 1.5, float("nan")]), {1: "1.5 is not a whole number", 2: "nan is not a whole number"}),
+        (
+            "int",
+            pa.array([1.0, 1.5, float("nan")]),
+            {1: "1.5 is not a whole number", 2: "nan is not a whole number"},
+        ),
         ("bigint", pa.array([2**63], pa.uint64()), {0: f"Value {2**63} is out of range for type bigint"}),
-        ("tinyint", pa.array([Decimal("3"), Decimal("300")]), {1: "Value 300 is out of range for type tinyint"}),
+        (
+            "tinyint",
+            pa.array([Decimal("3"), Decimal("300")]),
+            {1: "Value 300 is out of range for type tinyint"},
+        ),
         ("uuid", pa.array([b"short"]), {0: "UUID should be 16 or 0 bytes (5)"}),
         ("timeuuid", pa.array([bytes(16)], pa.binary(16)), {0: "Invalid version for TimeUUID type."}),
         ("ascii", pa.array(["a", "ä"]), {1: "'ä' is not an ascii"}),
-        ("list<int>", pa.array([["1"], ["x"], [None], None]), {1: "element: 'x' is not an int", 2: "element: null"}),
+        (
+            "list<int>",
+            pa.array([["1"], ["x"], [None], None]),
+            {1: "element: 'x' is not an int", 2: "element: null"},
+        ),
         ("vector<float, 2>", pa.array([[1.0, 2.0], [1.0]]), {1: "1 elements, but vector<float, 2> has 2"}),
-        ("map<text, int>", pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())), {0: "value: 'b' is not an int"}),
+        (
+            "map<text, int>",
+            pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string())),
+            {0: "value: 'b' is not an int"},
+        ),
         ("point", pa.array([{"x": "?", "label": "l"}]), {0: "field x: '?' is not an int"}),
         ("time", pa.array([-1]), None),
         ("text", pa.array([b"\xff"]).view(pa.string()), None),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_told(name: str, array: pa.Array, reasons: dict[int, str] | None) -> None:
     kind = parse_type(name, USER_TYPES).frozen()
     check_fits(kind, array.type)
