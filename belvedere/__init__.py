@@ -15,6 +15,7 @@
 Importing this module costs next to nothing: what is needed is loaded by `open`.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,8 @@ def open(
     fsync: "Fsync" = "group",
     memtable_mb: int = 64,
     cache_mb: int = 128,
+    spark: Mapping[str, str] | None = None,
+    inline_rows: int = 100_000,
 ) -> "EmbeddedDatabase":
     """Open the database in a directory, in this process; the directory is made if it is missing.
 
@@ -85,11 +88,16 @@ def open(
 
     `keyspace` is where table names without one are looked up, as after USE. `fsync` says when a write is
     on disk: "group" before it returns, "periodic" within 10 ms of it, "none" when the system likes.
-    `memtable_mb` bounds the memory of writes not yet in files, `cache_mb` that of cached rows.
+    `memtable_mb` bounds the memory of writes not yet in files, `cache_mb` that of cached rows. `spark` are
+    settings for Spark, such as {"spark.master": "local[2]"}; views of tables with fewer than `inline_rows`
+    rows are built without it.
     """
     from belvedere.server.embedded import EmbeddedDatabase, embedded_options
+    from belvedere.server.settings import PipelineSettings
 
-    return EmbeddedDatabase(path, embedded_options(fsync, memtable_mb, cache_mb), keyspace)
+    options = embedded_options(fsync, memtable_mb, cache_mb)
+    pipeline = PipelineSettings(dict(spark or {}), inline_rows)
+    return EmbeddedDatabase(path, options, keyspace, pipeline)
 
 
 async def open_async(
@@ -99,12 +107,16 @@ async def open_async(
     fsync: "Fsync" = "group",
     memtable_mb: int = 64,
     cache_mb: int = 128,
+    spark: Mapping[str, str] | None = None,
+    inline_rows: int = 100_000,
 ) -> "EmbeddedDatabase":
     """`open` without blocking the running event loop; then use the `…_async` methods, and `async with`."""
     from belvedere.server.embedded import EmbeddedDatabase, embedded_options
+    from belvedere.server.settings import PipelineSettings
 
     options = embedded_options(fsync, memtable_mb, cache_mb)
-    return await EmbeddedDatabase.open_async(path, options, keyspace)
+    pipeline = PipelineSettings(dict(spark or {}), inline_rows)
+    return await EmbeddedDatabase.open_async(path, options, keyspace, pipeline)
 
 
 def __getattr__(name: str) -> Any:

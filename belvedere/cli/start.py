@@ -5,8 +5,10 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
+from belvedere.cli.arguments import add_spark, port_number, spark_settings
 from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
 from belvedere.runtime.real import RealRuntime, run
+from belvedere.server.settings import INLINE_ROWS, PipelineSettings
 
 if TYPE_CHECKING:
     from belvedere.query.database import DatabaseOptions
@@ -56,6 +58,14 @@ def add_parser(commands: Any) -> None:
         metavar="MB",
         help="memory for rows read from files (default: %(default)s)",
     )
+    add_spark(parser, "views of large tables are built on it")
+    parser.add_argument(
+        "--inline-rows",
+        type=_rows,
+        default=INLINE_ROWS,
+        metavar="N",
+        help="views of tables with fewer rows are built without Spark (default: %(default)s)",
+    )
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -65,17 +75,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run_start)
 
 
-def port_number(text: str) -> int:
-    """An argument's value."""
-    # More than 16 bits would be cut off by the system, and another port opened.
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
-    return int(text)
-
-
 def _megabytes(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number of MB, at least 1, not {text!r}")
+    return int(text)
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a number of rows, not {text!r}")
     return int(text)
 
 
@@ -122,7 +130,8 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     gc.enable()
     signals = stop_signals()
     try:
-        node = await Node.start(runtime, arguments.data, _options(arguments))
+        pipeline = PipelineSettings(spark_settings(arguments), arguments.inline_rows)
+        node = await Node.start(runtime, arguments.data, _options(arguments), pipeline)
         try:
             host, port = await node.listen(ServerSettings(host=arguments.host, port=arguments.port))
         except BaseException:

@@ -3,15 +3,14 @@
 import argparse
 import asyncio
 import json
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from belvedere.cli.start import port_number
-from belvedere.runtime.errors import NetworkError
-from belvedere.runtime.real import RealRuntime, run
+from belvedere.cli.arguments import add_server
+from belvedere.cli.asking import PATIENCE, ask
+from belvedere.cli.texts import duration, size
 
-#: Seconds to wait for an answer.
-_PATIENCE = 10
+if TYPE_CHECKING:
+    from belvedere.server.client import Client
 
 
 def add_parser(commands: Any) -> None:
@@ -21,38 +20,20 @@ def add_parser(commands: Any) -> None:
         description="Ask a running server how it is: version, memory, tables and their sizes.",
         epilog="exit status: 0 the server answered; 1 it did not; 2 wrong arguments",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="where the server listens (default: %(default)s)")
-    parser.add_argument("--port", type=port_number, default=9042, help="its CQL port (default: %(default)s)")
+    add_server(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, sizes in bytes")
     parser.set_defaults(run=run_status)
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    return run(lambda runtime: _show(runtime, arguments))
+    return ask(arguments, lambda runtime, client: _show(client, arguments), failed=1)
 
 
-async def _show(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
-    from belvedere.query.errors import CQLError
-    from belvedere.server.client import Client
-
-    try:
-        # Something may listen there that has nothing to say.
-        async with asyncio.timeout(_PATIENCE):
-            client = await Client.connect(runtime, arguments.host, arguments.port)
-            try:
-                rows = await client.query("SELECT name, value FROM system_views.status")
-                facts = {row["name"]: row["value"] for row in rows}
-                tables = await client.query("SELECT * FROM system_views.table_status")
-            finally:
-                client.close()
-    except (NetworkError, CQLError, OSError) as error:
-        reason = str(error) or f"nothing came within {_PATIENCE} s"
-        print(
-            f"belvedere: no answer from {arguments.host}:{arguments.port}: {reason}\n"
-            "Is a server running there? Start one with: belvedere start --data DIR",
-            file=sys.stderr,
-        )
-        return 1
+async def _show(client: "Client", arguments: argparse.Namespace) -> int:
+    async with asyncio.timeout(PATIENCE):
+        rows = await client.query("SELECT name, value FROM system_views.status")
+        facts = {row["name"]: row["value"] for row in rows}
+        tables = await client.query("SELECT * FROM system_views.table_status")
     if arguments.json:
         server = {name: _typed(value) for name, value in facts.items()}
         print(json.dumps({"server": server, "tables": tables}, indent=2))
@@ -72,9 +53,9 @@ def _print(arguments: argparse.Namespace, facts: dict[str, str], tables: list[di
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         if name.endswith("_bytes"):
-            name, value = name.removesuffix("_bytes"), _size(int(value))
+            name, value = name.removesuffix("_bytes"), size(int(value))
         elif name.endswith("_seconds"):
-            name, value = name.removesuffix("_seconds"), _duration(int(value))
+            name, value = name.removesuffix("_seconds"), duration(int(value))
         print(f"  {name.replace('_', ' '):<{width}}  {value}")
     if not tables:
         print("\nno tables yet")
@@ -85,23 +66,5 @@ def _print(arguments: argparse.Namespace, facts: dict[str, str], tables: list[di
     for name, row in zip(names, tables, strict=True):
         print(
             f"  {name:<{width}}  {row['tablets']:>7}  {row['files']:>5}  {row['file_rows']:>13,}  "
-            f"{_size(row['file_bytes']):>10}  {_size(row['memtable_bytes']):>10}"
+            f"{size(row['file_bytes']):>10}  {size(row['memtable_bytes']):>10}"
         )
-
-
-def _size(count: int) -> str:
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
-
-
-def _duration(seconds: int) -> str:
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    shown = [f"{count} {unit}" for count, unit in parts if count]
-    return " ".join(shown[:2]) or "0 s"

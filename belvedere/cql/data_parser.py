@@ -1,10 +1,11 @@
-"""SELECT, INSERT, UPDATE, DELETE and BATCH."""
+"""SELECT, INSERT, UPDATE, DELETE, BATCH and CALL."""
 
 from belvedere.cql.data_statements import (
     AddToColumn,
     Assignment,
     Batch,
     BatchKind,
+    Call,
     Delete,
     DeleteColumn,
     DeleteElement,
@@ -310,3 +311,17 @@ class DataParser(WhereParser):
         if word == "DELETE":
             return self.delete()
         self.fail_no_alternative()
+
+    # --- CALL ----------------------------------------------------------------------------------------
+
+    def call(self) -> Call:
+        self.expect("CALL")
+        keyspace, name = self.qualified_name("procedure")
+        self.expect("(")
+        arguments: list[Term] = []
+        if not self.accept(")"):
+            arguments.append(self.term())
+            while self.accept(","):
+                arguments.append(self.term())
+            self.expect(")")
+        return Call(keyspace, name, tuple(arguments), tuple(self.markers))

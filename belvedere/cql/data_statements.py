@@ -1,4 +1,4 @@
-"""Statements that read and write rows: SELECT, INSERT, UPDATE, DELETE, BATCH.
+"""Statements that read and write rows: SELECT, INSERT, UPDATE, DELETE, BATCH; and CALL.
 
 `markers` names the statement's bind markers in order (None for `?`). Statements inside a batch have an
 empty `markers`: theirs are numbered through the whole batch, which carries them all.
@@ -201,6 +201,16 @@ class Batch:
     @property
     def keyspace(self) -> str | None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`CALL name(arguments)`, Belvedere's own: carry out a procedure."""
+
+    keyspace: str | None
+    name: str
+    arguments: tuple[Term, ...] = ()
+    markers: Markers = ()
 
 
 DataStatement = Select | Insert | InsertJson | Update | Delete | Batch

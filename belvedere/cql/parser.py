@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from belvedere.cql.expressions import Expression, Relation, Term, TypeNode
+from belvedere.cql.expressions import Expression, Relation, TableName, Term, TypeNode
 from belvedere.cql.lexer import is_known
 from belvedere.cql.schema_parser import SchemaParser
 from belvedere.cql.schema_statements import (
@@ -49,6 +49,14 @@ def parse_where(text: str) -> tuple[Relation, ...]:
     """`relation AND relation ...`, without the word WHERE: as a view's filter is stored."""
     parser = Parser(text)
     found = parser.relations()
+    parser.expect_end()
+    return found
+
+
+def parse_table_name(text: str) -> TableName:
+    """`[keyspace.]name`, quoted where that is needed."""
+    parser = Parser(text)
+    found = parser.table_name()
     parser.expect_end()
     return found
 
@@ -208,6 +216,7 @@ _STARTS: dict[str, Callable[[Parser], Statement]] = {
     "UPDATE": Parser.update,
     "DELETE": Parser.delete,
     "BEGIN": Parser.batch,
+    "CALL": Parser.call,
     "CREATE": Parser.create,
     "ALTER": Parser.alter,
     "DROP": Parser.drop,

@@ -5,6 +5,7 @@ from belvedere.cql.data_statements import (
     Assignment,
     Batch,
     BatchKind,
+    Call,
     DataStatement,
     Delete,
     DeleteColumn,
@@ -119,7 +120,7 @@ from belvedere.cql.schema_statements import (
     Use,
 )
 
-Statement = DataStatement | SchemaStatement | Use | Describe | RoleStatement | FunctionStatement
+Statement = DataStatement | Call | SchemaStatement | Use | Describe | RoleStatement | FunctionStatement
 
 __all__ = [
     "AddColumns",
@@ -138,6 +139,7 @@ __all__ = [
     "Batch",
     "BatchKind",
     "Between",
+    "Call",
     "Cast",
     "CellInfo",
     "CellInfoKind",

@@ -124,6 +124,12 @@ def clustering_bytes(layout: Layout, table: pa.Table) -> Bytes:
     return _joined(parts)
 
 
+def order_keys(kind: CQLType, column: pa.Array) -> pa.Array | None:
+    """`CQLType.to_key` of values that are not null; None for types that are left to themselves."""
+    found = _order_of(kind, column)
+    return None if found is None else found.array()
+
+
 def _order_of(kind: CQLType, column: pa.Array) -> Bytes | None:
     """The keys of the values of one type; None for types that are left to themselves."""
     name = kind.name

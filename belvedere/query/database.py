@@ -23,6 +23,7 @@ from belvedere.query.errors import SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess
 from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
+from belvedere.query.procedures import Procedure, Procedures, plan_call
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema.events import schema_changes
 from belvedere.query.schema.plans import plan_schema_statement
@@ -77,6 +78,7 @@ class Database:
         self.engine = engine
         self.options = options
         self.access = LocalAccess(runtime, metadata, engine)
+        self.procedures = Procedures(runtime)
         self._prepared: OrderedDict[bytes, PreparedStatement] = OrderedDict()
         self._schema_version = 0
         self._schema_view: KeyspacesView | None = None
@@ -88,6 +90,7 @@ class Database:
                 lambda: self.state,
                 status=lambda: node_facts(node_id, self.state, engine, len(self._prepared)),
                 table_status=lambda: table_facts(self.state, engine),
+                procedures=self.procedures.rows,
             )
         )
 
@@ -106,6 +109,7 @@ class Database:
 
     async def close(self) -> None:
         """Flush, so that the next start has nothing to replay and the files hold everything."""
+        await self.procedures.stop()
         await self.access.close()
         try:
             await self.engine.flush()
@@ -167,6 +171,10 @@ class Database:
         """Who looks after materialized views from now on, and the rows of system_views.view_builds."""
         self.access.keeper = keeper
         self._system.sources.view_builds = status
+
+    def offer(self, procedure: Procedure) -> None:
+        """Let clients CALL it from now on."""
+        self.procedures.add(procedure)
 
     # --- planning --------------------------------------------------------------------------------------
 
@@ -259,6 +267,8 @@ class Database:
         return result if isinstance(result, Result) else await result
 
     def _plan(self, statement: syntax.Statement, keyspace: str | None) -> Plan:
+        if isinstance(statement, syntax.Call):
+            return plan_call(statement, self.procedures, self.schema, keyspace)
         plan = plan_schema_statement(statement, keyspace, self)
         return plan if plan is not None else plan_statement(statement, self.schema, keyspace)
 

@@ -20,6 +20,7 @@ from belvedere.query.results import Result, ResultColumn, Rows, SetKeyspace
 from belvedere.runtime.background import BackgroundRuntime
 from belvedere.server.node import Node
 from belvedere.server.resultset import Pages, ResultSet
+from belvedere.server.settings import PipelineSettings
 from belvedere.storage.commitlog import SyncPolicy
 from belvedere.storage.engine import EngineOptions
 
@@ -66,10 +67,11 @@ class EmbeddedDatabase:
         path: str | PathLike[str],
         options: DatabaseOptions | None = None,
         keyspace: str | None = None,
+        pipeline: PipelineSettings | None = None,
     ) -> None:
         self._prepare_to_open(path)
         try:
-            self._node = self._background.call(self._start(options, keyspace))
+            self._node = self._background.call(self._start(options, keyspace, pipeline))
         except BaseException:
             self._background.close()
             raise
@@ -80,11 +82,12 @@ class EmbeddedDatabase:
         path: str | PathLike[str],
         options: DatabaseOptions | None = None,
         keyspace: str | None = None,
+        pipeline: PipelineSettings | None = None,
     ) -> Self:
         database = cls.__new__(cls)
         database._prepare_to_open(path)
         try:
-            starting = database._start(options, keyspace)
+            starting = database._start(options, keyspace, pipeline)
             database._node = await database._background.call_from_loop(starting)
         except BaseException:
             database._background.close()
@@ -102,8 +105,10 @@ class EmbeddedDatabase:
         self._idle: asyncio.Event | None = None
         self._background = BackgroundRuntime(log_level="warning")
 
-    async def _start(self, options: DatabaseOptions | None, keyspace: str | None) -> Node:
-        node = await Node.start(self._background.runtime, self._path, options)
+    async def _start(
+        self, options: DatabaseOptions | None, keyspace: str | None, pipeline: PipelineSettings | None
+    ) -> Node:
+        node = await Node.start(self._background.runtime, self._path, options, pipeline)
         if keyspace is not None:
             if keyspace not in node.database.schema.keyspaces:
                 await node.stop()

@@ -13,6 +13,8 @@ from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
+from belvedere.server.procedures import view_procedures
+from belvedere.server.settings import PipelineSettings
 from belvedere.views.service import Views
 
 
@@ -24,7 +26,14 @@ class Node:
     """`start`, perhaps `listen`, then `stop`."""
 
     def __init__(
-        self, runtime: Runtime, data: str, lock: Lock, metadata: Metadata, database: Database, views: Views
+        self,
+        runtime: Runtime,
+        data: str,
+        lock: Lock,
+        metadata: Metadata,
+        database: Database,
+        views: Views,
+        pipeline: PipelineSettings,
     ) -> None:
         self._runtime = runtime
         self._lock = lock
@@ -33,9 +42,16 @@ class Node:
         self.data = data
         self.database = database
         self.views = views
+        self.pipeline = pipeline
 
     @classmethod
-    async def start(cls, runtime: Runtime, data: str, options: DatabaseOptions | None = None) -> Self:
+    async def start(
+        cls,
+        runtime: Runtime,
+        data: str,
+        options: DatabaseOptions | None = None,
+        pipeline: PipelineSettings | None = None,
+    ) -> Self:
         try:
             await runtime.disk.make_directory(data)
         except FileExists as error:
@@ -53,11 +69,13 @@ class Node:
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
             views = await Views.start(runtime, database)
+            for procedure in view_procedures(database, views):
+                database.offer(procedure)
         except BaseException:
             await metadata.stop()
             await lock.release()
             raise
-        return cls(runtime, data, lock, metadata, database, views)
+        return cls(runtime, data, lock, metadata, database, views, pipeline or PipelineSettings())
 
     async def listen(self, settings: ServerSettings) -> tuple[str, int]:
         """Answer CQL; returns the address."""
@@ -70,6 +88,8 @@ class Node:
 
     async def stop(self) -> None:
         try:
+            # First, so that the server does not wait for them: they may be long.
+            await self.database.procedures.stop()
             if self._server is not None:
                 await self._server.stop()
             await self.views.stop()

@@ -32,37 +32,44 @@ class _Run:
 
 
 def choose(
-    facts: Sequence[SSTableFacts], *, gc_before: int = 0, oldest_in_memory: int = 2**63 - 1
+    facts: Sequence[SSTableFacts],
+    runs_of: Sequence[int] = (),
+    *,
+    gc_before: int = 0,
+    oldest_elsewhere: int = 2**63 - 1,
 ) -> list[int] | None:
-    """Indices of the files to merge, or None.
+    """Indices of the files to merge, or None. `runs_of` says for each file which outputs of one compaction
+    it belongs to; where it says 0, versions tell.
 
     With `gc_before` (tombstones written before that second may go) also files that are mostly such
     tombstones are chosen, together with all files that hold anything as old, overlapping or not: what is
     older than everything outside is purged for certain, so the same files are not chosen again and again.
-    For the same reason they are left alone while the memtables hold something as old.
+    For the same reason they are left alone while memtables, or files that are not to choose from, hold
+    something as old.
     """
-    runs = _runs(facts)
+    runs = _runs(facts, runs_of or [0] * len(facts))
     tier = _fullest_tier(runs)
     if tier is not None:
         return sorted(file for run in tier for file in run.files)
     for run in runs:
         if run.tombstones * 2 > run.rows and run.max_second < gc_before:
-            if run.max_timestamp < oldest_in_memory:
+            if run.max_timestamp < oldest_elsewhere:
                 chosen = [one for one in runs if one is run or one.min_timestamp <= run.max_timestamp]
                 return sorted(file for one in chosen for file in one.files)
     return None
 
 
-def _runs(facts: Sequence[SSTableFacts]) -> list[_Run]:
-    """Files of equal commit versions whose token ranges are disjoint came from one compaction."""
+def _runs(facts: Sequence[SSTableFacts], runs_of: Sequence[int]) -> list[_Run]:
+    """Files that came from one compaction count as one."""
     order = sorted(
-        range(len(facts)), key=lambda i: (facts[i].first_version, facts[i].last_version, facts[i].min_token)
+        range(len(facts)),
+        key=lambda i: (runs_of[i], facts[i].first_version, facts[i].last_version, facts[i].min_token),
     )
     runs: list[_Run] = []
-    previous: SSTableFacts | None = None
+    previous = -1
     for index in order:
         file = facts[index]
-        if previous is not None and _continues(previous, file):
+        if previous >= 0 and _continues(facts[previous], runs_of[previous], file, runs_of[index]):
             run = runs[-1]
             run.files.append(index)
             run.size += file.size
@@ -73,7 +80,7 @@ def _runs(facts: Sequence[SSTableFacts]) -> list[_Run]:
             run.max_second = max(run.max_second, file.max_second)
         else:
             runs.append(_run_of(index, file))
-        previous = file
+        previous = index
     return runs
 
 
@@ -89,7 +96,10 @@ def _run_of(index: int, file: SSTableFacts) -> _Run:
     )
 
 
-def _continues(previous: SSTableFacts, file: SSTableFacts) -> bool:
+def _continues(previous: SSTableFacts, previous_run: int, file: SSTableFacts, run: int) -> bool:
+    if run or previous_run:
+        return run == previous_run
+    # Written when files did not say it: equal commit versions, and token ranges that are disjoint.
     same = (previous.first_version, previous.last_version) == (file.first_version, file.last_version)
     # One partition may end in one file and go on in the next.
     return same and previous.last_version > 0 and previous.max_token <= file.min_token

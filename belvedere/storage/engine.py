@@ -22,8 +22,11 @@ from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallbac
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
 from belvedere.storage.memtable import MemoryUse
+from belvedere.storage.snapshot import Snapshot
+from belvedere.storage.snapshots import take_snapshots
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_api import TabletInfo
+from belvedere.storage.tablet_attach import NewFile, attach_together
 from belvedere.storage.uninterrupted import to_the_end
 
 _DROPPED_MARK = "dropped"
@@ -414,6 +417,27 @@ class StorageEngine:
             await store.flush()
         self._wake_waiting()
         self._retire_log()
+
+    async def attach(
+        self,
+        parts: Sequence[tuple[TabletStore, Sequence[NewFile]]],
+        *,
+        load: str = "",
+        staged: bool = False,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Make files part of tablets: in one step for readers and writers. See `TabletStore.attach`."""
+        await attach_together(self._runtime, parts, load=load, staged=staged, check=check)
+        self.consider_compaction(store for store, _ in parts)
+
+    def consider_compaction(self, stores: Iterable[TabletStore]) -> None:
+        """Files have come, or became such that may be compacted."""
+        for store in stores:
+            self._background.consider_compaction(store)
+
+    async def snapshots(self, stores: Sequence[TabletStore]) -> list[Snapshot]:
+        """All tablets at one cut: see `take_snapshots`."""
+        return await take_snapshots(stores)
 
     async def compact(self, store: TabletStore, everything: bool = True) -> bool:
         return await self._background.compact(store, everything)

@@ -45,5 +45,9 @@ class CommitUnknown(StorageError):
     """A change of a tablet's files may or may not survive a restart; the next change settles it."""
 
 
+class ForeignFile(StorageError):
+    """A file that is to be attached is not of this tablet."""
+
+
 class Dropped(StorageError):
     """The tablet's table is gone."""

@@ -27,13 +27,18 @@ class LiveFile:
         "obsolete",
         "path",
         "pins",
+        "run",
         "sstable",
+        "staged",
     )
 
     def __init__(
-        self, number: int, path: str, sstable: SSTable, on_unused: Callable[["LiveFile"], None]
+        self, entry: ManifestFile, path: str, sstable: SSTable, on_unused: Callable[["LiveFile"], None]
     ) -> None:
-        self.number = number
+        self.number = entry.number
+        self.run = entry.run
+        #: The load that brought it, as long as the views do not show it.
+        self.staged = entry.staged
         self.path = path
         self.sstable = sstable
         self.facts: SSTableFacts = sstable.facts
@@ -47,7 +52,7 @@ class LiveFile:
 
     @property
     def entry(self) -> ManifestFile:
-        return ManifestFile(self.number, self.facts)
+        return ManifestFile(self.number, self.facts, self.staged, self.run)
 
     def pin(self) -> None:
         self.pins += 1

@@ -17,9 +17,13 @@ MANIFEST_FORMAT = 1
 MANIFEST_NAME = "manifest.json"
 
 
-class ManifestFile(msgspec.Struct, frozen=True):
+class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
     number: int
     facts: SSTableFacts
+    #: The load that brought the file, as long as the views of the table do not show it.
+    staged: str = ""
+    #: Outputs of one compaction share the number of the first of them; 0: a file of its own.
+    run: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -37,6 +41,8 @@ class Manifest(msgspec.Struct, frozen=True):
     files: tuple[ManifestFile, ...] = ()
     #: Log records of this tablet up to this commit version were truncated, with what they did to views.
     truncated_version: int = 0
+    #: Loads whose files were attached, until nobody can attach them once more.
+    attached: tuple[str, ...] = ()
 
     def file_names(self) -> set[str]:
         numbers = [entry.number for entry in self.files]

@@ -1,40 +1,25 @@
-"""One tablet's rows on this node: memtables over sstables, and the changes between them.
+"""One tablet's rows on this node: opening and reading them, snapshots, truncation, drop.
 
-Memtables and files are replaced as whole tuples, so a reader that took them sees one instant. What waits for
-disks (flush, compaction, truncation) changes files only while holding `_changing`, and swaps the tuples in
-one step after the manifest is durable. Such a change is carried to its end even if its caller goes away.
-Freezing needs no wait: the next write finds a new memtable.
+The changes of its files are those of `TabletCore` (flush), `CompactedTablet` and `AttachingTablet`.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from belvedere.model.mutations import Mutation
-from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError
 from belvedere.storage import tablet_changes
-from belvedere.storage.compaction import choose, compact
-from belvedere.storage.errors import CommitRefused, Dropped
-from belvedere.storage.files import LiveFile, Pinned, SSTableCache
-from belvedere.storage.manifest import (
-    MANIFEST_FORMAT,
-    Manifest,
-    ManifestFile,
-    commit_manifest,
-    load_manifest,
-)
+from belvedere.storage.errors import CommitRefused
+from belvedere.storage.files import LiveFile, SSTableCache
+from belvedere.storage.manifest import commit_manifest, load_manifest
 from belvedere.storage.memtable import MemoryUse, MemPartition, Memtable
-from belvedere.storage.merge import LiveColumns
-from belvedere.storage.reads import MAX_TOKEN, KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
-from belvedere.storage.snapshot import Snapshot
-from belvedere.storage.sstable_format import BuiltSSTable
-from belvedere.storage.sstable_write import build_sstable
+from belvedere.storage.snapshot import Cut, Snapshot
 from belvedere.storage.tablet_api import Durability, TabletInfo
+from belvedere.storage.tablet_attach import AttachingTablet
 from belvedere.storage.tablet_changes import RowChange, touched
-from belvedere.storage.tablet_files import Outputs, TabletFiles
 from belvedere.storage.tablet_reads import (
     answers_alone,
     candidates,
@@ -46,45 +31,7 @@ from belvedere.storage.tablet_reads import (
 from belvedere.storage.uninterrupted import to_the_end
 
 
-class TabletStore:
-    def __init__(
-        self,
-        runtime: Runtime,
-        directory: str,
-        table: Table,
-        info: TabletInfo,
-        log: Durability,
-        cache: SSTableCache,
-        memory: MemoryUse,
-    ) -> None:
-        self.id = info.id
-        self.first_token = info.first_token
-        self.last_token = info.last_token
-        self.epoch = info.epoch
-        self.directory = directory
-        self.table = table
-        self.columns = LiveColumns(table)
-        self.dropped = False
-        #: The highest commit version given or seen here.
-        self.last_version = 0
-        #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
-        self.flushed_version = 0
-        self.truncated_version = 0
-        #: How often all rows went: who had read some before must read again, and wait while it happens.
-        self.truncations = 0
-        self.truncating = False
-        #: While this is above 0, rows older than what is here may still arrive: tombstones must stay.
-        self.tombstones_needed = 0
-        self._runtime = runtime
-        self._log = log
-        self._memory = memory
-        self._active = Memtable()
-        self._memtables: tuple[Memtable, ...] = (self._active,)
-        self._files = TabletFiles(runtime, directory, table, cache)
-        self._changing = asyncio.Lock()
-        self._flushes = 0
-        self._compactions = 0
-
+class TabletStore(AttachingTablet):
     @classmethod
     async def open(
         cls,
@@ -106,36 +53,9 @@ class TabletStore:
         store.last_version = manifest.last_version
         store.flushed_version = manifest.flushed_version
         store.truncated_version = manifest.truncated_version
+        store._attached = manifest.attached
         await store._files.load(manifest)
         return store
-
-    def set_table(self, table: Table) -> None:
-        """A new definition of the same table: before anything is written that only it knows."""
-        if table is not self.table and table != self.table:
-            self.table = table
-            self.columns = LiveColumns(table)
-            self._files.use_table(table)
-
-    # ------------------------------------------------------------------------------------------ writing
-
-    def apply(self, mutation: Mutation, position: int, version: int, size: int) -> None:
-        """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
-        if version > self.last_version:
-            self.last_version = version
-        if not mutation.is_empty:
-            self._memory.used += self._active.apply(mutation, position, version, size)
-
-    def reserve_version(self, wall_micros: int) -> int:
-        """A commit version of its own: everything written so far is older, everything else is newer."""
-        self.last_version = max(self.last_version + 1, wall_micros)
-        return self.last_version
-
-    async def save_version(self) -> None:
-        """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
-        async with self._changing:
-            self._check_open()
-            flushed = self.flushed_version
-            await self._files.commit([], [], lambda files: self._manifest(files, flushed))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -210,169 +130,25 @@ class TabletStore:
             page.after = 0
         return page
 
-    def _check_open(self) -> None:
-        if self.dropped:
-            raise Dropped(f"table {self.table.full_name} was dropped")
-
-    # ----------------------------------------------------------------------------------------- flushing
-
-    @property
-    def active_bytes(self) -> int:
-        return self._active.bytes
-
-    @property
-    def frozen_count(self) -> int:
-        return len(self._memtables) - 1
-
-    @property
-    def first_position(self) -> int | None:
-        """The oldest log position that is needed to bring back what is not in files."""
-        return min((m.first_position for m in self._memtables if m.partitions), default=None)
-
-    def freeze(self) -> bool:
-        """Set the active memtable aside for a flush; False if it is empty."""
-        if not self._active.partitions or self.dropped:
-            return False
-        self._memory.frozen += self._active.bytes
-        self._active = Memtable()
-        self._memtables = (self._active, *self._memtables)
-        return True
-
-    async def flush_oldest(self) -> bool:
-        """Write the oldest frozen memtable to a file. It stays readable, and stays, if that fails."""
-        return await to_the_end(self._runtime, "tablet.flush", self._flush_oldest)
-
-    async def _flush_oldest(self) -> bool:
-        async with self._changing:
-            if len(self._memtables) == 1 or self.dropped:
-                return False
-            memtable = self._memtables[-1]
-            # A batch over several tablets is in the log whole or not at all; so no part of it may reach a
-            # file before its log record is durable.
-            await self._log.wait_written(memtable.last_position)
-            built = await self._build(memtable)
-            added = [await self._files.write(built)] if built.facts.rows else []
-            flushed = max(self.flushed_version, memtable.last_version)
-            await self._files.commit([], added, lambda files: self._manifest(files, flushed))
-            self.flushed_version = flushed
-            self._forget([memtable])
-            self._flushes += 1
-            return True
-
-    async def flush(self) -> None:
-        """Everything written so far goes to files."""
-        self.freeze()
-        while await self.flush_oldest():
-            pass
-
-    async def _build(self, memtable: Memtable) -> BuiltSSTable:
-        table, first, last = self.table, self.flushed_version + 1, memtable.last_version
-        return await self._runtime.compute(
-            lambda: build_sstable(table, memtable.stored_partitions(), first_version=first, last_version=last)
-        )
-
-    def _forget(self, memtables: Sequence[Memtable]) -> None:
-        gone = list(memtables)
-        self._memtables = tuple(m for m in self._memtables if not any(m is g for g in gone))
-        for memtable in gone:
-            self._memory.used -= memtable.bytes
-            self._memory.frozen -= memtable.bytes
-
-    def _manifest(self, files: Sequence[ManifestFile], flushed_version: int) -> Manifest:
-        return Manifest(
-            MANIFEST_FORMAT,
-            self.id,
-            self.table.id.hex(),
-            self.first_token,
-            self.last_token,
-            flushed_version,
-            self.last_version,
-            self._files.next_number,
-            tuple(files),
-            self.truncated_version,
-        )
-
-    async def removals(self) -> None:
-        """Wait for the change under way, and for files that are being deleted."""
-        async with self._changing:
-            pass
-        await self._files.settled()
-
-    # --------------------------------------------------------------------------------------- compaction
-
-    def wants_compaction(self, now: int | None = None) -> bool:
-        """`now` given: files of mostly tombstones count, too, though memory may yet forbid to purge them."""
-        return not self.dropped and self._choose(now, MAX_TOKEN) is not None
-
-    def _choose(self, now: int | None, oldest_in_memory: int) -> list[int] | None:
-        facts = [file.facts for file in self._files.live]
-        purging = now is not None and not self.tombstones_needed
-        gc_before = now - self.table.gc_grace_seconds if now is not None and purging else 0
-        return choose(facts, gc_before=gc_before, oldest_in_memory=oldest_in_memory)
-
-    async def compact(self, now: int, everything: bool = False) -> bool:
-        """Merge some files (`everything`: all of them); False if there is nothing to do. When cancelled, the
-        files are left as they were."""
-        oldest = MAX_TOKEN
-        if not everything and self._choose(None, oldest) is None and self._choose(now, oldest) is not None:
-            oldest = await self._oldest_in_memory()
-        files = self._files.live
-        chosen = list(range(len(files))) if everything else self._choose(now, oldest)
-        if not chosen or self.dropped:
-            return False
-        inputs = [files[index] for index in chosen]
-        with Pinned(inputs):
-            outputs = Outputs(self._files)
-            try:
-                purge_before = await self._purge_before(inputs, now)
-                tables = [file.sstable for file in inputs]
-                await compact(self._runtime, self.table, tables, now, purge_before, emit=outputs.add)
-            except (Exception, asyncio.CancelledError):
-                outputs.abandon()
-                raise
-            await to_the_end(self._runtime, "tablet.replace", lambda: self._replace(inputs, outputs))
-        return True
-
-    async def _replace(self, inputs: Sequence[LiveFile], outputs: Outputs) -> None:
-        async with self._changing:
-            if self.dropped or any(file.obsolete for file in inputs):
-                outputs.abandon()  # Truncated meanwhile.
-                return
-            version = self.flushed_version
-            await self._files.commit(inputs, outputs.entries, lambda files: self._manifest(files, version))
-            self._compactions += 1
-
-    async def _purge_before(self, inputs: Sequence[LiveFile], now: int) -> int:
-        """Tombstones older than this time may go, once their grace is over: nothing outside the inputs is as
-        old. Looking through the memtables is only worth it if there are such tombstones."""
-        grace = now - self.table.gc_grace_seconds
-        if self.tombstones_needed:
-            return NO_TIMESTAMP
-        if not any(file.facts.max_second and file.facts.min_second <= grace for file in inputs):
-            return NO_TIMESTAMP
-        # Taken before anything is waited for: a memtable that is flushed meanwhile counts as such.
-        others = [file.facts for file in self._files.live if not any(file is chosen for chosen in inputs)]
-        return min([await self._oldest_in_memory(), *(facts.min_timestamp for facts in others)])
-
-    async def _oldest_in_memory(self) -> int:
-        """The oldest write time in the memtables. Others run meanwhile: what they write older than that is
-        as if it had come after the compaction."""
-        oldest = MAX_TOKEN
-        for memtable in self._memtables:
-            for stamp in memtable.oldest_stamps():
-                oldest = min(oldest, stamp)
-                await self._runtime.clock.sleep(0)
-        return oldest
-
     # ---------------------------------------------------------------------- snapshots, truncation, drop
 
     async def snapshot(self) -> Snapshot:
         """Flush, and pin the files."""
         self._check_open()
-        version = self.last_version
-        await self.flush()
+        return await self.snapshot_of(self.cut())
+
+    def cut(self) -> Cut:
+        """What is written from here on need not be in a snapshot of what was written up to here."""
+        self.freeze()
+        return Cut(self.last_version, self._memtables[1:2])
+
+    async def snapshot_of(self, cut: Cut) -> Snapshot:
+        """Flush what the cut divides from what came later, and pin the files. Something later may be in
+        them, too: what a flush that nobody here asked for wrote after the cut and before the pinning."""
+        while any(memtable is frozen for memtable in self._memtables for frozen in cut.memtables):
+            await self.flush_oldest()
         self._check_open()
-        return Snapshot(self.id, self.table, max(version, self.flushed_version), self._files.live)
+        return Snapshot(self.id, self.table, max(cut.version, self.flushed_version), self._files.live)
 
     async def truncate(self) -> None:
         """Remove what was written up to now. What is written while this waits stays."""
@@ -385,10 +161,14 @@ class TabletStore:
             self.freeze()
             doomed, version = self._memtables[1:], self.last_version
             before, self.truncated_version = self.truncated_version, version
+            # A load that was attached and then truncated, and is attached again by whoever did not hear of
+            # that, comes after the truncation, in all tablets alike.
+            attached, self._attached = self._attached, ()
             try:
                 await self._files.commit(self._files.live, [], lambda files: self._manifest(files, version))
             except CommitRefused:
                 self.truncated_version = before
+                self._attached = attached
                 raise
             finally:
                 self.truncating = False
@@ -426,19 +206,3 @@ class TabletStore:
             self._runtime.log("warning", "tablet.drop_failed", path=self.directory, cause=str(error))
             return
         when_gone()
-
-    # ------------------------------------------------------------------------------------------- status
-
-    def statistics(self) -> dict[str, int]:
-        return {
-            "files": len(self._files.live),
-            "file_bytes": sum(file.facts.size for file in self._files.live),
-            "file_rows": sum(file.facts.rows for file in self._files.live),
-            "memtable_bytes": sum(memtable.bytes for memtable in self._memtables),
-            "memtable_partitions": sum(len(memtable.partitions) for memtable in self._memtables),
-            "frozen_memtables": self.frozen_count,
-            "flushes": self._flushes,
-            "compactions": self._compactions,
-            "flushed_version": self.flushed_version,
-            "last_version": self.last_version,
-        }

@@ -5,16 +5,35 @@ Whoever changes them holds the tablet's lock: changes come one after the other.
 
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
 
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError
-from belvedere.storage.errors import CommitRefused
+from belvedere.runtime.errors import DiskError, DiskFull, FileMissing, ReadOnlyDisk
+from belvedere.storage.errors import CommitUnknown
 from belvedere.storage.files import LiveFile, SSTableCache
 from belvedere.storage.manifest import Manifest, ManifestFile, commit_manifest, sidecar_name, sstable_name
-from belvedere.storage.sstable_format import BuiltSSTable, CorruptSSTable, encode_facts
+from belvedere.storage.sstable_format import BuiltSSTable, SSTableFacts, encode_facts
 from belvedere.storage.sstable_read import SSTable
+
+#: Bytes copied at a time where a file cannot be linked.
+_COPIED_AT_ONCE: Final = 8 << 20
+
+#: Makes the manifest that names these files.
+MakeManifest = Callable[[Sequence[ManifestFile]], Manifest]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What becomes of a tablet's files, in steps: prepared, durable, shown."""
+
+    kept: Sequence[LiveFile]
+    removed: Sequence[LiveFile]
+    added: Sequence[ManifestFile]
+    opened: Sequence[LiveFile]
 
 
 class TabletFiles:
@@ -43,7 +62,7 @@ class TabletFiles:
     async def _open(self, entry: ManifestFile) -> LiveFile:
         path = f"{self.directory}/{sstable_name(entry.number)}"
         sstable = await SSTable.open(self._runtime, path, entry.facts, self._cache, self._table)
-        return LiveFile(entry.number, path, sstable, self._remove_soon)
+        return LiveFile(entry, path, sstable, self._remove_soon)
 
     async def _remove_strays(self, manifest: Manifest) -> None:
         """Files of changes that never became real, or that did and were not cleaned up after."""
@@ -75,27 +94,74 @@ class TabletFiles:
             raise
         return ManifestFile(number, built.facts)
 
+    async def take(self, files: Iterable[tuple[str, SSTableFacts]], staged: str) -> list[ManifestFile]:
+        """The same for files made elsewhere, which stay where they are, too."""
+        entries: list[ManifestFile] = []
+        disk = self._runtime.disk
+        try:
+            for path, facts in files:
+                number, self.next_number = self.next_number, self.next_number + 1
+                entries.append(ManifestFile(number, facts, staged))
+                await self._link(path, f"{self.directory}/{sstable_name(number)}")
+                await disk.write(f"{self.directory}/{sidecar_name(number)}", encode_facts(facts))
+            await disk.sync_directory(self.directory)
+        except DiskError:
+            await self.discard(entries)
+            raise
+        return entries
+
+    async def _link(self, source: str, target: str) -> None:
+        try:
+            await self._runtime.disk.link(source, target)
+        except (FileMissing, DiskFull, ReadOnlyDisk):
+            raise
+        except DiskError:
+            await self._copy(source, target)  # From another file system.
+
+    async def _copy(self, source: str, target: str) -> None:
+        copy = await self._runtime.disk.append(target, position=0)
+        try:
+            while data := await self._runtime.disk.read(source, copy.position, _COPIED_AT_ONCE):
+                await copy.write(data)
+            await copy.sync()
+        finally:
+            await copy.close()
+
     async def commit(
-        self,
-        removed: Sequence[LiveFile],
-        added: Sequence[ManifestFile],
-        manifest: Callable[[Sequence[ManifestFile]], Manifest],
+        self, removed: Sequence[LiveFile], added: Sequence[ManifestFile], manifest: MakeManifest
     ) -> None:
-        """Make a change of files durable, then real; `manifest` makes the one that names these files. Raises
-        CommitUnknown, or what says that nothing happened; then the added files are gone."""
+        """Make a change of files durable, then real. Raises CommitUnknown, or what says that nothing
+        happened; then the added files are gone."""
+        change = await self.prepare(removed, added)
+        await self.make_durable(change, manifest)
+        self.show(change)
+
+    async def prepare(self, removed: Sequence[LiveFile], added: Sequence[ManifestFile]) -> FileChange:
         kept = [file for file in self.live if not any(file is gone for gone in removed)]
         try:
             opened = [await self._open(entry) for entry in added]
-            named = [*(file.entry for file in kept), *added]
-            await commit_manifest(self._runtime, self.directory, manifest(named))
-        except (CommitRefused, DiskError, CorruptSSTable):
+        except Exception:
             await self.discard(added)
             raise
-        for file in opened:
+        return FileChange(kept, removed, added, opened)
+
+    async def make_durable(self, change: FileChange, manifest: MakeManifest) -> None:
+        """Nobody sees it yet; what changes files next must know whether it is shown."""
+        named = [*(file.entry for file in change.kept), *change.added]
+        try:
+            await commit_manifest(self._runtime, self.directory, manifest(named))
+        except CommitUnknown:
+            raise
+        except Exception:
+            await self.discard(change.added)
+            raise
+
+    def show(self, change: FileChange) -> None:
+        for file in change.opened:
             if file.sstable.table is not self._table:  # It changed meanwhile.
                 file.sstable.use_table(self._table)
-        self.live = (*kept, *opened)
-        for file in removed:
+        self.live = (*change.kept, *change.opened)
+        for file in change.removed:
             file.retire()
 
     def forget(self) -> Sequence[LiveFile]:
@@ -138,7 +204,7 @@ class TabletFiles:
 
 
 class Outputs:
-    """Files written for one change, until it is decided whether they become the tablet's."""
+    """Files written by one compaction, until it is decided whether they become the tablet's."""
 
     def __init__(self, files: TabletFiles) -> None:
         self.entries: list[ManifestFile] = []
@@ -152,6 +218,8 @@ class Outputs:
 
     async def _write(self, built: BuiltSSTable) -> None:
         entry = await self._files.write(built)
+        run = self.entries[0].number if self.entries else entry.number
+        entry = msgspec.structs.replace(entry, run=run)
         if self._abandoned:
             await self._files.discard([entry])
         else:

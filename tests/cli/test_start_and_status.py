@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import belvedere
+from belvedere.cli.arguments import spark_settings
 from belvedere.cli.main import build_parser
 from tests.drivers.server_process import KEYSPACE, server_process
 from tests.drivers.server_process import belvedere as command
@@ -125,6 +126,10 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
         ["start", "--data", "d", "--port", "-1"],
         ["start", "--data", "d", "--fsync", "sometimes"],
         ["start", "--data", "d", "--cache-mb", "0"],
+        ["start", "--data", "d", "--inline-rows", "few"],
+        ["start", "--data", "d", "--spark", "spark.master"],
+        ["start", "--data", "d", "--spark", "master=local[2]"],
+        ["start", "--data", "d", "--spark", "spark.master=local", "--spark", "spark.remote=sc://there"],
         ["status", "--port", "cql"],
         ["demo", "--rows", "3"],
         ["dance"],
@@ -149,6 +154,18 @@ def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
         assert ended.value.code == 0
         text = capsys.readouterr().out
         assert all(word in text for word in told)
+
+
+def test_settings_of_spark_gather() -> None:
+    words = ["start", "--data", "d", "--spark", "spark.master=local[2]", "--spark", "spark.driver.memory=2g"]
+    arguments = build_parser().parse_args([*words, "--spark", "spark.app.name=a=b", "--inline-rows", "7"])
+    assert spark_settings(arguments) == {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "2g",
+        "spark.app.name": "a=b",
+    }
+    assert arguments.inline_rows == 7
+    assert spark_settings(build_parser().parse_args(["start", "--data", "d"])) == {}
 
 
 @pytest.mark.parametrize(

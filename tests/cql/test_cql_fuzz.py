@@ -31,6 +31,7 @@ SEEDS = [
     "DESCRIBE ONLY KEYSPACE ks WITH INTERNALS",
     "CREATE FUNCTION f() RETURNS int LANGUAGE x AS '; y'",
     "GRANT ALL ON t TO u",
+    "CALL belvedere.f('a', ?, {1: [2]}, :n)",
 ]
 PIECES = sorted(
     {token for seed in SEEDS for token in tokenize(seed)}

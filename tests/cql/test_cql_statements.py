@@ -7,6 +7,7 @@ from belvedere.cql.parser import parse_statement
 from belvedere.cql.syntax import (
     AddToColumn,
     Batch,
+    Call,
     ColumnRef,
     ColumnRelation,
     Condition,
@@ -236,6 +237,25 @@ def test_kinds_of_batches() -> None:
     assert parse_statement("begin counter batch apply batch") == Batch("COUNTER", ())
 
 
+CALLS = [
+    ("CALL verify('ks.v')", Call(None, "verify", (string("ks.v"),))),
+    ("call Belvedere.Verify();", Call("belvedere", "verify")),
+    ('CALL "Odd"($$x$$, 1)', Call(None, "Odd", (string("x"), number(1)))),
+    (
+        "CALL f(?, [1], :b)",
+        Call(None, "f", (Marker(0), ListLiteral((number(1),)), Marker(1, "b")), (None, "b")),
+    ),
+    ("CALL call(1)", Call(None, "call", (number(1),))),
+    ("SELECT call FROM call", Select(TableName(None, "call"), columns("call"))),
+    ("INSERT INTO call (call) VALUES (1)", Insert(TableName(None, "call"), ("call",), (number(1),))),
+]
+
+
+@pytest.mark.parametrize(("text", "tree"), CALLS, ids=[c[0] for c in CALLS])
+def test_calls_and_call_as_a_name(text: str, tree: object) -> None:
+    assert parse_statement(text) == tree
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -265,6 +285,15 @@ def test_kinds_of_batches() -> None:
         "UPDATE t SET a = 1 WHERE k = 1 IF b LIKE 'x'",
         "BEGIN BATCH SELECT * FROM t; APPLY BATCH",
         "BEGIN BATCH INSERT INTO t (a) VALUES (1)",
+        "CALL",
+        "CALL f",
+        "CALL f(",
+        "CALL f(1,)",
+        "CALL f(1 2)",
+        "CALL f() WHERE k = 1",
+        "CALL ?('x')",
+        "CALL f(a)",
+        "BEGIN BATCH CALL f(); APPLY BATCH",
     ],
 )
 def test_what_is_not_cql(text: str) -> None:

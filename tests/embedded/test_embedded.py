@@ -13,6 +13,7 @@ import pytest
 
 import belvedere
 from belvedere import UNSET, EmbeddedDatabase
+from belvedere.server.settings import INLINE_ROWS, PipelineSettings
 
 KEYSPACE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 
@@ -330,7 +331,15 @@ def test_close_waits_for_what_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"fsync": "always"}, "fsync is"), ({"memtable_mb": 0}, "memtable_mb"), ({"cache_mb": -1}, "cache_mb")],
+    [
+        ({"fsync": "always"}, "fsync is"),
+        ({"memtable_mb": 0}, "memtable_mb"),
+        ({"cache_mb": -1}, "cache_mb"),
+        ({"inline_rows": -1}, "inline_rows"),
+        ({"spark": {"master": "local[2]"}}, "settings of Spark"),
+        ({"spark": {"spark.executor.cores": 2}}, "settings of Spark"),
+        ({"spark": {"spark.master": "local", "spark.remote": "sc://x"}}, "exclude each other"),
+    ],
 )
 def test_options_are_checked(tmp_path: Path, options: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
@@ -341,6 +350,20 @@ def test_options_are_checked(tmp_path: Path, options: Any, text: str) -> None:
 
 def run_python(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+
+
+def test_settings_of_spark_reach_the_node(tmp_path: Path) -> None:
+    with belvedere.open(tmp_path / "data") as opened:
+        assert opened._node.pipeline == PipelineSettings({}, INLINE_ROWS)
+    given = {"spark.master": "local[1]"}
+    with belvedere.open(tmp_path / "data", spark=given, inline_rows=5) as opened:
+        assert opened._node.pipeline == PipelineSettings(given, 5)
+
+    async def use() -> None:
+        async with await belvedere.open_async(tmp_path / "data", spark=given, inline_rows=6) as opened:
+            assert opened._node.pipeline == PipelineSettings(given, 6)
+
+    asyncio.run(use())
 
 
 def test_importing_is_cheap() -> None:

@@ -57,7 +57,7 @@ def test_tombstones_whose_time_is_over() -> None:
     assert choose(files, gc_before=500) is None
     assert choose(files, gc_before=501) == [0, 1, 3]
     assert choose([dead, newer], gc_before=501) == [0]
-    assert choose(files, gc_before=501, oldest_in_memory=9) is None
+    assert choose(files, gc_before=501, oldest_elsewhere=9) is None
 
 
 @given(st.integers(0, 2**32))

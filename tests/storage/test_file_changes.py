@@ -177,7 +177,9 @@ def test_a_compaction_cancelled_anywhere_leaves_a_whole_tablet_and_no_files() ->
 
 
 def test_a_compaction_that_fails_at_a_later_output_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("belvedere.storage.tablet.compact", functools.partial(compact, max_output=1))
+    monkeypatch.setattr(
+        "belvedere.storage.tablet_compaction.compact", functools.partial(compact, max_output=1)
+    )
     monkeypatch.setattr("belvedere.storage.sstable_write.GROUP_ROWS", 8)
     monkeypatch.setattr("belvedere.storage.compaction._WINDOW_GROUPS", 1)
 
@@ -287,7 +289,7 @@ def test_closing_does_not_wait_for_a_compaction(monkeypatch: pytest.MonkeyPatch)
             await runtime.clock.sleep(1e6)
             return []
 
-        monkeypatch.setattr("belvedere.storage.tablet.compact", endless)
+        monkeypatch.setattr("belvedere.storage.tablet_compaction.compact", endless)
 
         async def life() -> None:
             engine, store = await open_one(runtime, compaction=True)

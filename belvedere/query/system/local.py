@@ -8,7 +8,7 @@ from belvedere.meta.state import ClusterState, Node
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import token_of
 from belvedere.query.system.define import as_address, as_uuid, define, stable_uuid, system_keyspace
-from belvedere.query.system.status import built_views, status, table_status, view_builds
+from belvedere.query.system.status import built_views, procedures, status, table_status, view_builds
 from belvedere.query.system.virtual import VirtualRow, VirtualTable
 
 #: What clients may expect of us; cqlsh and drivers look at it.
@@ -45,6 +45,7 @@ class SystemSources:
     status: Callable[[], Iterable[tuple[str, str]]] = tuple
     table_status: Callable[[], Iterable[VirtualRow]] = tuple
     view_builds: Callable[[], Iterable[VirtualRow]] = tuple
+    procedures: Callable[[], Iterable[VirtualRow]] = tuple
 
     def schema_version(self) -> bytes:
         return as_uuid(self.state().schema_digest)
@@ -58,7 +59,7 @@ def system(sources: SystemSources) -> Keyspace:
 def system_views(sources: SystemSources) -> Keyspace:
     tables = [_settings(sources), _clients(sources), _tablets(sources)]
     tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
-    tables.append(view_builds(lambda: sources.view_builds()))
+    tables += [view_builds(lambda: sources.view_builds()), procedures(lambda: sources.procedures())]
     return system_keyspace("system_views", tables)
 
 

@@ -1,4 +1,4 @@
-"""`system_views.status`, `table_status` and `view_builds`: what the command line shows of a node."""
+"""`system_views.status`, `table_status`, `view_builds` and `procedures`: what a node says of itself."""
 
 from collections.abc import Callable, Iterable
 
@@ -61,4 +61,15 @@ def built_views(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
             if row["state"] == "BUILT"
         ),
         "built views",
+    )
+
+
+def procedures(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
+    return define(
+        "system_views.procedures",
+        "name text",
+        "",
+        "comment text; parameters frozen<list<text>>; returns frozen<list<text>>",
+        rows,
+        "what can be called with CALL",
     )

@@ -1,0 +1,28 @@
+"""What whoever starts a node may say about building, loading and comparing in columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Views of bases with fewer rows are built by the node itself: a JVM takes longer to start.
+INLINE_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    #: Spark's own settings: `spark.master` or `spark.remote` says where it runs, by default in this machine.
+    spark: Mapping[str, str] = field(default_factory=dict)
+    #: Below so many rows of the base views are built without Spark; 0: never.
+    inline_rows: int = INLINE_ROWS
+
+    def __post_init__(self) -> None:
+        for name, value in self.spark.items():
+            if not is_spark_setting(name) or not isinstance(value, str):
+                raise ValueError(f"settings of Spark are texts named spark.…, not {name!r}: {value!r}")
+        if "spark.master" in self.spark and "spark.remote" in self.spark:
+            raise ValueError("spark.master and spark.remote exclude each other: Spark runs in one place")
+        if self.inline_rows < 0:
+            raise ValueError(f"inline_rows is a number of rows, not {self.inline_rows}")
+
+
+def is_spark_setting(name: str) -> bool:
+    return name.startswith("spark.") and name != "spark."
