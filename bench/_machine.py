@@ -28,3 +28,9 @@ def cpu_seconds(process: int) -> float:
 def resident_mib(process: int) -> float:
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def cpu_seconds_fine(process: int) -> float:
+    """The same to the nanosecond, of the threads that it has now."""
+    threads = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9

@@ -50,9 +50,9 @@ def key(number: int) -> list[bytes]:
 
 
 class Server:
-    def __init__(self, data: Path, fsync: str) -> None:
+    def __init__(self, data: Path, fsync: str, *options: str) -> None:
         command = [sys.executable, "-m", "belvedere.cli.main", "start", "--port", "0"]
-        command += ["--data", str(data), "--fsync", fsync]
+        command += ["--data", str(data), "--fsync", fsync, *options]
         began = time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

@@ -4,8 +4,8 @@ An operation takes one snapshot and uses it to the end. A new revision makes a n
 revision did not touch are shared with the one before, so `is` tells whether a table changed.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -87,8 +87,17 @@ class ClusterState:
         found = self.keyspaces.get(keyspace)
         return None if found is None else found.tables.get(name)
 
-    def starting_with(self, prefix: str) -> Iterable[tuple[str, Entry]]:
-        return ((key, entry) for key, entry in self.entries.items() if key.startswith(prefix))
+    @cached_property
+    def _keys(self) -> list[str]:
+        return sorted(self.entries)
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, Entry]]:
+        """In the order of keys; costs what is found."""
+        for index in range(bisect_left(self._keys, prefix), len(self._keys)):
+            key = self._keys[index]
+            if not key.startswith(prefix):
+                break
+            yield key, self.entries[key]
 
 
 SCHEMA_PREFIXES = ("keyspaces/", "types/", "tables/")

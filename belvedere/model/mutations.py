@@ -38,6 +38,8 @@ class ViewUpdate(msgspec.Struct, array_like=True, frozen=True):
 
     view: bytes
     mutation: Mutation
+    #: Digest of the image that this takes away from its place in the view (docs/decisions/0008); b"": none.
+    gone: bytes = b""
 
 
 class LogRecord(msgspec.Struct, array_like=True):

@@ -77,6 +77,11 @@ class ClusteringOrder:
 
         return encode_all
 
+    @property
+    def encoders(self) -> tuple[ComponentEncoder, ...]:
+        """What makes each component, marker included."""
+        return tuple(self._encoders)
+
     def encode_prefix(self, values: Sequence[bytes]) -> bytes:
         """What all keys with these first components begin with."""
         if len(values) > len(self._encoders):
@@ -128,6 +133,11 @@ def _bytes_encoder(descending: bool) -> ComponentEncoder:
     if descending:
         return lambda wire: MARKER + (wire.replace(b"\x00", b"\x00\xff") + b"\x00\x00").translate(INVERT)
     return lambda wire: MARKER + wire.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def reversed_component(component: bytes) -> bytes:
+    """A whole component of an ascending column as it would be in a descending one, and back."""
+    return MARKER + component[1:].translate(INVERT)
 
 
 def _decoder(component: CQLType, descending: bool) -> ComponentDecoder:

@@ -110,6 +110,20 @@ class ImageColumns:
         keys = self._placed(rows, self._passing(rows) & (self._until(rows) > 0))[1]
         return keys
 
+    def removals(self, places: pa.Table, version: int) -> pa.Table:
+        """That no row stands at these places any more, since the version."""
+        size = places.num_rows
+        made = {name: places.column(name) for name in places.column_names}
+        made[fmt.KIND] = _constant(fmt.ROW, pa.int8(), size)
+        made[fmt.LIVE] = _constant(False, pa.bool_(), size)
+        made[fmt.UNTIL] = _constant(0, pa.int64(), size)
+        made[fmt.TS] = _constant(0, pa.int64(), size)
+        made[fmt.DEL_TS] = _constant(2 * version + 1, pa.int64(), size)
+        made[fmt.DEL_AT] = _constant(version // 1_000_000, pa.int64(), size)
+        schema = self.layout.schema(made)
+        columns = {f.name: made.get(f.name, pa.nulls(size, f.type)) for f in schema}
+        return pa.table(columns, schema=schema)
+
     # -- which rows, and where ---------------------------------------------------------------------
 
     def _in_columns(self, rows: pa.Table) -> Flags:

@@ -132,22 +132,41 @@ class Stream:
 
     def read(self, most: int) -> tuple[int, int]:
         """Some more row groups; returns their rows and their bytes in the file."""
-        groups: list[int] = []
-        rows = decoded = stored = 0
-        while not self.is_read and (not groups or (rows < most and decoded < _CHUNK_BYTES)):
-            facts = self.opened.metadata.row_group(self._next)
-            rows += facts.num_rows
-            decoded += facts.total_byte_size
-            stored += sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
-            groups.append(self._next)
-            self._next += 1
-        table = self._shape.fit(self.opened.read(groups, self._names))
+        groups, rows, stored = self._some(range(self._next, self.opened.group_count), most)
+        self._next = groups[-1] + 1
+        table = self._fitting(groups)
         if table.num_rows:
             self._tables.append(table)
             self.frontier = _position(self._layout, table, table.num_rows - 1)
         self.rows += table.num_rows
         self.bytes += table.nbytes
-        return table.num_rows, stored
+        return rows, stored
+
+    def pieces(self, groups: Sequence[int], on_read: Callable[[int, int], None]) -> Iterator[pa.Table]:
+        """These row groups, some at a time, past the order of reading."""
+        done = 0
+        while done < len(groups):
+            chosen, rows, stored = self._some(groups[done:], _CHUNK_ROWS)
+            done += len(chosen)
+            yield self._fitting(chosen)
+            on_read(rows, stored)
+
+    def _some(self, groups: Sequence[int], most: int) -> tuple[list[int], int, int]:
+        """As many of the groups as are read at a time, their rows, and their bytes in the file."""
+        chosen: list[int] = []
+        rows = decoded = stored = 0
+        for number in groups:
+            if chosen and (rows >= most or decoded >= _CHUNK_BYTES):
+                break
+            facts = self.opened.metadata.row_group(number)
+            chosen.append(number)
+            rows += facts.num_rows
+            decoded += facts.total_byte_size
+            stored += sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
+        return chosen, rows, stored
+
+    def _fitting(self, groups: Sequence[int]) -> pa.Table:
+        return self._shape.fit(self.opened.read(groups, self._names))
 
     def take(self, end: EntryPosition | None) -> pa.Table | None:
         """Everything up to and including a position; None stands for all."""

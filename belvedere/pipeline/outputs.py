@@ -17,7 +17,7 @@ class Outputs:
         self._state = state
         self.made: list[OutputFile] = []
 
-    def add(self, layout: Layout, run: pa.Table, inside: Bounds) -> None:
+    def add(self, layout: Layout, run: pa.Table, inside: Bounds | None = None) -> None:
         """One file for each tablet that the sorted run has rows of. `inside`: the stamps in collections."""
         table = layout.table
         for tablet, part in cut_by_tablet(run, self._state.tablet_maps[table.id].tablets):

@@ -36,8 +36,11 @@ class LockedPartitions(Protocol):
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int: ...
 
 
-class ViewMaker(Protocol):
-    """Knows what becomes of one view when a row of its base changes."""
+class ViewMakers(Protocol):
+    """Knows what becomes of a table's views when one of its rows changes."""
+
+    def __len__(self) -> int:
+        """How many views there are."""
 
     def updates(self, token: int, key: bytes, change: RowChange, version: int) -> list[ViewUpdate]: ...
 
@@ -45,8 +48,8 @@ class ViewMaker(Protocol):
 class ViewKeeper(Protocol):
     """Whoever looks after materialized views, as far as writing and reading must know of them."""
 
-    def makers(self, table: Table) -> Sequence[ViewMaker]:
-        """One for each view that the table has now; the same object as long as nothing changes."""
+    def makers(self, table: Table) -> ViewMakers:
+        """For the views that the table has now; the same object as long as nothing changes."""
 
     def warnings(self, view: Table) -> tuple[str, ...]:
         """For whoever reads the view; raises InvalidRequest if that is not allowed yet."""

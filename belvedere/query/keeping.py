@@ -8,16 +8,17 @@ The rows before and after are compared as if time stood still at second 0, nothi
 their own expiry, so what they say follows from what is stored alone, whatever a clock does.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from belvedere.model.mutations import Mutation, RangeDeletion, ViewUpdate
 from belvedere.model.ordering import ABOVE
-from belvedere.model.schema import Table
-from belvedere.query.access import ViewKeeper, ViewMaker
-from belvedere.query.errors import InvalidRequest
+from belvedere.model.schema import Keyspace, Table
+from belvedere.query.access import ViewKeeper, ViewMakers
+from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.storage.deletions import disjoint
-from belvedere.storage.engine import Write
+from belvedere.storage.engine import StorageEngine, Write
 from belvedere.storage.reads import KeySlice, PartitionRead
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_changes import RowChange, touched
@@ -30,11 +31,30 @@ DELETED_AT_ONCE = 500
 WriteOne = Callable[["KeptWrite"], Awaitable[None]]
 
 
-class NoViews:
-    """Stands in until somebody looks after views."""
+class _NoMakers:
+    """Of a table without views."""
 
-    def makers(self, table: Table) -> Sequence[ViewMaker]:
-        return ()
+    def __len__(self) -> int:
+        return 0
+
+    def updates(self, token: int, key: bytes, change: RowChange, version: int) -> list[ViewUpdate]:
+        return []
+
+
+class NoViews:
+    """Stands in until somebody looks after views: tables that have some cannot be written."""
+
+    def __init__(self, keyspaces: Callable[[], Mapping[str, Keyspace]]) -> None:
+        self._keyspaces = keyspaces
+        self._none = _NoMakers()
+
+    def makers(self, table: Table) -> ViewMakers:
+        keyspace = self._keyspaces().get(table.keyspace)
+        if keyspace is not None and keyspace.views_of(table):
+            raise ServerError(
+                f"{table.full_name} cannot be written: it has materialized views, and nothing here keeps them"
+            )
+        return self._none
 
     def warnings(self, view: Table) -> tuple[str, ...]:
         raise InvalidRequest(f"Materialized view {view.full_name} cannot be read: nothing here keeps views")
@@ -53,16 +73,16 @@ class KeptWrite:
     table: Table
     store: TabletStore
     mutation: Mutation
-    makers: Sequence[ViewMaker]
+    makers: ViewMakers
     changes: Sequence[RowChange] = ()
-    #: `store.truncations` when the changes were computed.
-    truncations: int = 0
+    #: `store.upheavals` when the changes were computed.
+    upheavals: int = 0
 
     def is_current(self, keeper: ViewKeeper) -> bool:
         makers = keeper.makers(self.table)
         if not makers:
             return True
-        if self.store.truncating or self.truncations != self.store.truncations:
+        if self.store.truncating or self.upheavals != self.store.upheavals:
             return False
         return makers is self.makers
 
@@ -70,18 +90,33 @@ class KeptWrite:
         return Write(self.store, self.mutation, self._derive if self.changes else None)
 
     def _derive(self, version: int) -> list[ViewUpdate]:
-        token, key = self.mutation.token, self.mutation.key
-        return [
-            update
-            for change in self.changes
-            for maker in self.makers
-            for update in maker.updates(token, key, change, version)
-        ]
+        return updates_of(self.makers, self.mutation, self.changes, version)
 
 
-def kept_now(
-    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker]
-) -> KeptWrite | None:
+def updates_of(
+    makers: ViewMakers, mutation: Mutation, changes: Sequence[RowChange], version: int
+) -> list[ViewUpdate]:
+    token, key = mutation.token, mutation.key
+    if len(changes) == 1:
+        return makers.updates(token, key, changes[0], version)
+    return [update for change in changes for update in makers.updates(token, key, change, version)]
+
+
+def write_kept_now(
+    engine: StorageEngine, table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers
+) -> int | None:
+    """Write a mutation of a table with views if all that it needs to know is in memory, and not too much.
+    Nothing can come between the computing and the writing."""
+    if store.truncating or _deletes_many(table, mutation):
+        return None
+    changes = store.changes_now(mutation, ALWAYS)
+    if changes is None:
+        return None
+    real = _real(changes)
+    return engine.write_now(store, mutation, partial(updates_of, makers, mutation, real) if real else None)
+
+
+def kept_now(table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers) -> KeptWrite | None:
     """The write if all that it needs to know is in memory, and not too much."""
     if not makers:
         return KeptWrite(table, store, mutation, makers)
@@ -90,11 +125,11 @@ def kept_now(
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
         return None
-    return KeptWrite(table, store, mutation, makers, _real(changes), store.truncations)
+    return KeptWrite(table, store, mutation, makers, _real(changes), store.upheavals)
 
 
 async def kept(
-    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker], write: WriteOne
+    table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers, write: WriteOne
 ) -> KeptWrite:
     """The write, with whatever waiting that takes; the partition is held. `write` writes a piece of a
     deletion of very many rows, and returns when the next one may come."""
@@ -104,9 +139,9 @@ async def kept(
     slices = None
     if _deletes_many(table, mutation):
         slices = await _delete_most(table, store, mutation, makers, write)
-    truncations = store.truncations
+    upheavals = store.upheavals
     changes = _real(await store.changes(mutation, ALWAYS, slices))
-    return KeptWrite(table, store, mutation, makers, changes, truncations)
+    return KeptWrite(table, store, mutation, makers, changes, upheavals)
 
 
 def _deletes_many(table: Table, mutation: Mutation) -> bool:
@@ -114,11 +149,17 @@ def _deletes_many(table: Table, mutation: Mutation) -> bool:
 
 
 def _real(changes: Sequence[RowChange]) -> list[RowChange]:
-    return [change for change in changes if change.before != change.after]
+    """Those that change something for views. Where files are staged, a view may still show a row as it was
+    before those: it hears of the row as it is even if this write leaves that as it was."""
+    return [
+        change
+        for change in changes
+        if change.before != change.after or any(row != change.after for row in change.also)
+    ]
 
 
 async def _delete_most(
-    table: Table, store: TabletStore, mutation: Mutation, makers: Sequence[ViewMaker], write: WriteOne
+    table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers, write: WriteOne
 ) -> tuple[KeySlice, ...]:
     """Delete all but the last few rows that a mutation deletes, as it would. Returns where the mutation
     still changes something.
@@ -144,9 +185,9 @@ async def _delete_most(
             end = found.rows[-1][0] + b"\0" if found.more else whole.end
             piece = RangeDeletion(start, end, whole.deletion)
             part = Mutation(table.id, mutation.token, mutation.key, [], ranges=[piece])
-            truncations = store.truncations
+            upheavals = store.upheavals
             changes = _real(await store.changes(part, ALWAYS))
             if changes:
-                await write(KeptWrite(table, store, part, makers, changes, truncations))
+                await write(KeptWrite(table, store, part, makers, changes, upheavals))
             start = end if found.more else None
     return touched(Mutation(table.id, mutation.token, mutation.key, mutation.rows, ranges=left))

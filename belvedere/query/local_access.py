@@ -16,7 +16,7 @@ from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.access import ViewKeeper
 from belvedere.query.errors import InvalidRequest
-from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now
+from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now, write_kept_now
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.view_rows import unwrap_partition
 from belvedere.runtime.api import Runtime, TaskHandle
@@ -59,7 +59,7 @@ class LocalAccess:
         self._closing = False
         self._locks = PartitionLocks()
         #: Looks after materialized views.
-        self.keeper: ViewKeeper = NoViews()
+        self.keeper: ViewKeeper = NoViews(lambda: metadata.state.keyspaces)
         self._last_timestamp = 0
 
     # --- the schema's tables as open stores ----------------------------------------------------------
@@ -158,8 +158,7 @@ class LocalAccess:
         store, makers = route.holding(mutation.token), self.keeper.makers(table)
         if not makers:
             return self._engine.write_now(store, mutation)
-        found = kept_now(table, store, mutation, makers)
-        return None if found is None else self._engine.write_together_now([found.as_write()])
+        return write_kept_now(self._engine, table, store, mutation, makers)
 
     async def write(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         for table, _ in mutations:

@@ -7,7 +7,7 @@ interleaves at the same points as a real one.
 """
 
 import builtins
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -151,6 +151,31 @@ class Network(Protocol):
         """Returns after `on_open`. Raises ConnectionRefused or another NetworkError; put a timeout around."""
 
 
+class Process(Protocol):
+    """A child process that is talked to in lines. It leads a process group of its own: what it starts goes
+    with it when it is killed, and a terminal's Ctrl-C does not reach it. When this process dies, however that
+    happens, its standard input ends; it must take that as the order to end."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def last_words(self) -> list[str]:
+        """The last lines that it wrote to its standard error."""
+
+    async def write_line(self, line: bytes) -> None:
+        """Raises ProcessGone when it does not listen any more."""
+
+    async def read_line(self) -> bytes:
+        """Without the line's end; raises ProcessGone after the last one. One reader at a time."""
+
+    def close_input(self) -> None: ...
+    def kill(self) -> None:
+        """The whole group, at once; fine when it is gone already."""
+
+    async def wait(self) -> int:
+        """Its exit status; minus the signal's number when a signal ended it."""
+
+
 class TaskHandle(Protocol):
     def cancel(self) -> None: ...
     def done(self) -> bool: ...
@@ -179,6 +204,10 @@ class Runtime(Protocol):
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run CPU-heavy pure work off the event loop (a thread; inline with virtual cost in simulation)."""
+
+    async def start_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
+        """`environment` is added to this process's own. Raises ProcessGone when it cannot be started. There
+        are no processes in simulation."""
 
     def log(self, level: str, event: str, **fields: object) -> None:
         """One structured line. Levels: debug, info, warning, error."""

@@ -47,3 +47,7 @@ class AddressInUse(NetworkError):
 
 class ConnectionClosed(NetworkError):
     pass
+
+
+class ProcessGone(Exception):
+    """A child process ended, or could not be started."""

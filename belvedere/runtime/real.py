@@ -5,7 +5,7 @@ import builtins
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import uvloop
@@ -13,6 +13,7 @@ import uvloop
 from belvedere.runtime.log_lines import LineLog
 from belvedere.runtime.real_disk import RealDisk
 from belvedere.runtime.real_network import RealNetwork
+from belvedere.runtime.real_process import RealProcess, start
 from belvedere.runtime.tasks import BackgroundTask, spawn_task
 from belvedere.runtime.worker_threads import WorkerThreads
 
@@ -74,6 +75,7 @@ class RealRuntime:
         threads = compute_threads or max(_FEWEST_COMPUTE_THREADS, os.cpu_count() or 1)
         self._compute = WorkerThreads(self._loop, "compute", threads)
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._processes: list[RealProcess] = []
         self._clock = RealClock()
         self._random = RealRandom()
         self._disk = RealDisk(self._loop)
@@ -117,6 +119,12 @@ class RealRuntime:
     async def compute(self, work: Callable[[], T]) -> T:
         return await self._compute.submit(work)
 
+    async def start_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
+        process = await start(arguments, environment)
+        self._processes = [other for other in self._processes if other.runs]
+        self._processes.append(process)
+        return process
+
     def log(self, level: str, event: str, **fields: object) -> None:
         self._log(level, event, **fields)
 
@@ -127,12 +135,14 @@ class RealRuntime:
         return None
 
     async def close(self) -> None:
-        """Cancel what still runs in the background, then end the threads."""
+        """Cancel what still runs in the background, kill child processes, then end the threads."""
         leftovers = list(self._tasks)
         for task in leftovers:
             task.cancel()
         if leftovers:
             await asyncio.wait(leftovers)
+        for process in self._processes:
+            await process.destroy()
         self._disk.close()
         self._compute.close()
 

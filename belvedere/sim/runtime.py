@@ -2,9 +2,10 @@
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from belvedere.runtime.errors import ProcessGone
 from belvedere.runtime.tasks import BackgroundTask, spawn_task
 from belvedere.sim.clock import SimClock
 from belvedere.sim.disk import SimDisk
@@ -147,6 +148,9 @@ class SimRuntime:
             return early
         late: T = await self._incarnation.operation(idle, (0.0, work))
         return late
+
+    async def start_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+        raise ProcessGone(f"there are no processes in simulation: {arguments[0]} cannot be started")
 
     def log(self, level: str, event: str, **fields: object) -> None:
         self._world.log(self._incarnation.label, level, event, fields)

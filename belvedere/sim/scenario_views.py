@@ -133,8 +133,7 @@ class Node:
         k, c = random.randint(0, 3), random.randint(0, 7)
         old = random.random() < 0.3
         stamp = f"TIMESTAMP {self._past()}" if old else ""
-        # Not both: of cells with one timestamp, compaction lets an expired one win over one that lives on.
-        ttl = f"TTL {random.randint(1, 4)}" if not old and random.random() < 0.2 else ""
+        ttl = f"TTL {random.randint(1, 4)}" if random.random() < 0.2 else ""
         using = " AND ".join(part for part in (stamp, ttl) if part)
         using = f"USING {using}" if using else ""
         deleting = f"USING {stamp}" if stamp else ""

@@ -151,10 +151,7 @@ class CellMerger:
         alive = present[winner] & (won.timestamp > floors)
         dead = alive & tombstone[winner]
         expired = alive & ~dead & (won.ttl > 0) & (won.expiry <= self._purge.now)
-        won.expiry = np.where(expired, won.expiry - won.ttl, won.expiry)
-        dead |= expired
-        won.ttl = np.where(dead, 0, won.ttl)
-        alive &= ~(dead & self._may_go(won.timestamp, won.expiry))
+        alive &= ~((dead | expired) & self._may_go(won.timestamp, won.expiry - won.ttl))
         dead &= alive
         shown = alive & ~dead
         shares = (won.timestamp == stamps.timestamp) & (won.ttl == stamps.ttl) & (won.expiry == stamps.expiry)

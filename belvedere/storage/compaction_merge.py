@@ -113,7 +113,8 @@ class WindowMerger:
         if dead.any():  # tombstones, or nothing at all: what a deletion in memory left of a row
             changes |= dead & ~valid(table, fmt.DEL_TS)
         if fmt.EXP in names:
-            changes |= filled(table, fmt.EXP, fmt.FOREVER) <= purge.now
+            seconds = filled(table, fmt.EXP, fmt.FOREVER)
+            changes |= (seconds <= purge.now) & (seconds - filled(table, fmt.TTL, 0) < purge.gc_before)
         if fmt.DEL_AT in names:
             changes |= filled(table, fmt.DEL_AT, fmt.FOREVER) < purge.gc_before
         for stored in self._layout.values:
@@ -122,8 +123,8 @@ class WindowMerger:
                     changes |= valid(table, stored.elements)
             elif stored.exp in names:
                 seconds = filled(table, stored.exp, fmt.FOREVER)
-                expired = valid(table, stored.name) & (seconds <= purge.now)
-                changes |= expired | (seconds < purge.gc_before)
+                over = ~valid(table, stored.name) | (seconds <= purge.now)
+                changes |= over & (seconds - filled(table, stored.ttl, 0) < purge.gc_before)
         result = changes[window.order[rows]]
         if floors is not None:
             covered = floors[rows]

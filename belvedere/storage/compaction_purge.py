@@ -1,8 +1,9 @@
-"""What time does to stored cells: the expired become tombstones, and tombstones go when nothing needs them.
+"""What time does to stored cells: tombstones, and what has expired, go when nothing needs them.
 
-These are Cassandra's rules. A tombstone may go when it is older than gc_grace *and* nothing outside of the
-compaction could hold anything that it deletes. An expired cell turns into a tombstone that counts from when
-the cell was written, so its grace may already be over.
+A tombstone may go when it is older than gc_grace *and* nothing outside of the compaction could hold anything
+that it deletes. An expired cell goes like a tombstone from when the cell was written, so its grace may
+already be over. Until then it stays what it was: a tombstone in its place would win over a cell of the same
+write time that lives on, and what readers see would change with a compaction.
 """
 
 from dataclasses import dataclass
@@ -29,11 +30,9 @@ class Purge:
 
     def cell(self, cell: Cell) -> Cell | None:
         value, timestamp, ttl, expiry = cell
-        if value is not None:
-            if not ttl or expiry > self.now:
-                return cell
-            cell = (None, timestamp, 0, expiry - ttl)
-        return None if self.may_go(timestamp, cell[3]) else cell
+        if value is not None and (not ttl or expiry > self.now):
+            return cell
+        return None if self.may_go(timestamp, expiry - ttl) else cell
 
     def complex(self, cell: Complex) -> Complex | None:
         deletion = self.deletion(cell.deletion)
@@ -58,4 +57,4 @@ class Purge:
             return cell
         if isinstance(cell, Complex):
             return self.complex(cell)
-        return self.cell(stamped(row, cell))
+        return None if self.cell(stamped(row, cell)) is None else cell

@@ -28,6 +28,7 @@ from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_api import TabletInfo
 from belvedere.storage.tablet_attach import NewFile, attach_together
 from belvedere.storage.uninterrupted import to_the_end
+from belvedere.storage.view_delivery import ViewDelivery
 
 _DROPPED_MARK = "dropped"
 
@@ -49,12 +50,16 @@ class EngineOptions:
     compaction: bool = True
 
 
+#: Makes the view updates that travel in a write's record, for the commit version that it gets.
+Derive = Callable[[int], list[ViewUpdate]]
+
+
 class Write(NamedTuple):
-    """A mutation for a tablet; `derive` makes the view updates that travel in its record."""
+    """A mutation for a tablet, and what it does to views."""
 
     store: TabletStore
     mutation: Mutation
-    derive: Callable[[int], list[ViewUpdate]] | None = None
+    derive: Derive | None = None
 
 
 class StorageEngine:
@@ -67,7 +72,7 @@ class StorageEngine:
         self._memory = MemoryUse()
         self._limit = options.memtable_bytes
         self._stores: dict[int, TabletStore] = {}
-        self._by_table: dict[bytes, list[TabletStore]] = {}
+        self._delivery = ViewDelivery()
         self._tables: Mapping[bytes, Table] = {}
         self._lock: Lock | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -99,7 +104,7 @@ class StorageEngine:
             await engine._look_around(tables)
             for table, info in _wanted(tables, tablet_maps):
                 engine._stores[info.id] = await engine._open_store(table, info)
-            engine._index_stores()
+            engine._delivery.index(engine._stores.values())
             await engine._replay()
             # Tablets of views remember positions: those must go on, whatever of the log is left.
             views = (store.flushed_version for store in engine._stores.values() if store.table.view)
@@ -142,23 +147,7 @@ class StorageEngine:
             store.apply(record.mutation, position, record.version, size)
             self._replayed += 1
         if record.views and record.version > store.truncated_version:
-            self._apply_updates(position, record.views, replaying=True)
-
-    def _apply_updates(self, position: int, found: Sequence[ViewUpdate], replaying: bool = False) -> None:
-        """Deliver view updates to the views' tablets on this node. Doing it twice changes nothing, so a frame
-        that a flush may have covered only in part is simply done again."""
-        for update in found:
-            store = self._view_store(update)
-            if store is not None and not (replaying and position < store.flushed_version):
-                size = sum(256 + 64 * len(row.cells) for _, row in update.mutation.rows)
-                store.apply(update.mutation, position, position, size)
-
-    def _view_store(self, update: ViewUpdate) -> TabletStore | None:
-        """None if the view was dropped."""
-        stores = self._by_table.get(update.view)
-        token = update.mutation.token
-        found = (store for store in stores or () if store.first_token <= token <= store.last_token)
-        return next((store for store in found if not store.dropped), None)
+            self._delivery.apply(position, record.views, replaying=True)
 
     async def close(self) -> None:
         """Everything appended becomes durable; memtables stay in the log."""
@@ -181,6 +170,10 @@ class StorageEngine:
     @property
     def stores(self) -> Mapping[int, TabletStore]:
         return self._stores
+
+    def stores_of(self, table: bytes) -> Sequence[TabletStore]:
+        """Those that are open now."""
+        return self._by_table.get(table, ())
 
     def use_tables(self, tables: Mapping[bytes, Table]) -> None:
         """Take over new definitions of tables that are open, before anything is written by them."""
@@ -211,13 +204,7 @@ class StorageEngine:
                     store.epoch = info.epoch
             gone = [store for tablet, store in self._stores.items() if tablet not in wanted]
             await self._drop(gone)
-            self._index_stores()
-
-    def _index_stores(self) -> None:
-        by_table: dict[bytes, list[TabletStore]] = {}
-        for store in self._stores.values():
-            by_table.setdefault(store.table.id, []).append(store)
-        self._by_table = by_table
+            self._delivery.index(self._stores.values())
 
     async def _drop(self, stores: Sequence[TabletStore]) -> None:
         by_directory: dict[str, list[TabletStore]] = {}
@@ -274,7 +261,7 @@ class StorageEngine:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def write_now(self, store: TabletStore, mutation: Mutation) -> int | None:
+    def write_now(self, store: TabletStore, mutation: Mutation, derive: Derive | None = None) -> int | None:
         """Order, log and apply one mutation. Returns the log position to wait for, or None if it must wait
         for room (`write`). Raises LogUnavailable, MutationTooLarge, Dropped."""
         if self._memory.used > self._limit and not self._make_room():
@@ -285,10 +272,13 @@ class StorageEngine:
         wall = self._runtime.clock.wall_micros()
         if wall > version:
             version = wall
-        record = encode_record(LogRecord(store.id, store.epoch, version, mutation))
+        views = [] if derive is None else derive(version)
+        record = encode_record(LogRecord(store.id, store.epoch, version, mutation, views))
         position = self.log.append(record)
         if position is not None:
             store.apply(mutation, position, version, len(record))
+            if views:
+                self._delivery.apply(position, views)
         return position
 
     async def write(self, writes: Sequence[Write]) -> int:
@@ -311,7 +301,7 @@ class StorageEngine:
             for write, (record, data) in zip(writes, records, strict=True):
                 write.store.apply(write.mutation, position, record.version, len(data))
                 if record.views:
-                    self._apply_updates(position, record.views)
+                    self._delivery.apply(position, record.views)
         return position
 
     async def room(self, writes: Sequence[Write]) -> None:

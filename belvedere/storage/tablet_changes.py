@@ -5,11 +5,12 @@ client timestamps that lose, deletions and expiries come out as they will when t
 """
 
 from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
 from belvedere.model.mutations import Mutation
-from belvedere.model.rows import NO_TIMESTAMP, Row, newest_timestamp
+from belvedere.model.rows import NO_TIMESTAMP, Row, merge_rows, newest_timestamp, visible
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.files import LiveFile, Pinned
 from belvedere.storage.memtable import MemPartition, Memtable
@@ -19,11 +20,23 @@ from belvedere.storage.reads import EVERYTHING, KeySlice
 from belvedere.storage.sstable_read import NEEDS_DISK
 from belvedere.storage.tablet_reads import partitions_in
 
+#: What a staged file has of a partition, with the load that brought it.
+Staged = tuple[str, StoredPartition]
+
+
+class NotPlain(Enum):
+    """The answer of a shortcut that does not apply."""
+
+    NOT_PLAIN = "not plain"
+
 
 class RowChange(msgspec.Struct, frozen=True):
     clustering: bytes
     before: Row | None
     after: Row | None
+    #: While files are staged: what else views may show of the row, as of before some of these files came.
+    #: Whichever comes first, a write or the views' hearing of the files, must remove what is in its place.
+    also: tuple[Row, ...] = ()
 
 
 def touched(mutation: Mutation) -> tuple[KeySlice, ...]:
@@ -48,17 +61,59 @@ def changes_now(
     now: int,
     columns: LiveColumns,
 ) -> list[RowChange] | None:
+    if len(mutation.rows) == 1 and mutation.deletion is None and not mutation.ranges:
+        found = _row_change_now(memory, files, mutation, now, columns)
+        if not isinstance(found, NotPlain):
+            return found
     slices = touched(mutation)
     if not slices:
         return []
     sources = [partition.stored(slices) for partition in memory]
+    staged: list[Staged] = []
     for file in files:
         stored = file.sstable.partition_now(mutation.token, mutation.key, slices=slices)
         if stored is NEEDS_DISK:
             return None
         if stored is not None:
             sources.append(stored)
-    return _compare(sources, mutation, now, columns)
+            if file.staged:
+                staged.append((file.staged, stored))
+    return _compare(sources, staged, mutation, now, columns)
+
+
+def _row_change_now(
+    memory: Sequence[MemPartition],
+    files: Sequence[LiveFile],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
+) -> list[RowChange] | NotPlain | None:
+    """The common case, a mutation of one row in a partition where nothing deletes rows from outside them:
+    only this row is looked up and merged."""
+    ((clustering, row),) = mutation.rows
+    stored: Row | None = None
+    for partition in memory:
+        if partition.deletion is not None or partition.ranges:
+            return NotPlain.NOT_PLAIN
+        part = partition.rows.get(clustering)
+        if part is not None:
+            stored = part if stored is None else merge_rows(stored, part)
+    for file in files:
+        found = file.sstable.partition_now(mutation.token, mutation.key, row=clustering)
+        if found is NEEDS_DISK:
+            return None
+        if found is None:
+            continue
+        if file.staged or found.deletion is not None or found.ranges:
+            return NotPlain.NOT_PLAIN
+        for _, part in found.rows:
+            stored = part if stored is None else merge_rows(stored, part)
+    if stored is None:
+        after = visible(columns.regular(row), now)
+        return [] if after is None else [RowChange(clustering, None, after)]
+    before = visible(columns.regular(stored), now)
+    after = visible(columns.regular(merge_rows(stored, row)), now)
+    return [RowChange(clustering, before, after)]
 
 
 async def changes_waiting(
@@ -72,8 +127,9 @@ async def changes_waiting(
     """The same from disks, for the rows in some of the stretches that the mutation touches."""
     if not slices:
         return []
-    sources = await _sources(memtables, files, mutation.token, mutation.key, slices)
-    return _compare(sources, mutation, now, columns)
+    staged: list[Staged] = []
+    sources = await _sources(memtables, files, mutation.token, mutation.key, slices, staged)
+    return _compare(sources, staged, mutation, now, columns)
 
 
 async def _sources(
@@ -82,13 +138,17 @@ async def _sources(
     token: int,
     key: bytes,
     slices: tuple[KeySlice, ...],
+    staged: list[Staged] | None = None,
 ) -> list[StoredPartition]:
+    """What memory and files have; what staged files have is also put into `staged`."""
     found = []
     with Pinned(files):
         for file in files:
             stored = await file.sstable.partition(token, key, slices=slices)
             if stored is not None:
                 found.append(stored)
+                if staged is not None and file.staged:
+                    staged.append((file.staged, stored))
     return found + [partition.stored(slices) for partition in partitions_in(memtables, key)]
 
 
@@ -104,7 +164,11 @@ async def newest_stamp(
 
 
 def _compare(
-    sources: Sequence[StoredPartition], mutation: Mutation, now: int, columns: LiveColumns
+    sources: Sequence[StoredPartition],
+    staged: Sequence[Staged],
+    mutation: Mutation,
+    now: int,
+    columns: LiveColumns,
 ) -> list[RowChange]:
     before = _visible(sources, now, columns)
     written = StoredPartition(
@@ -116,10 +180,26 @@ def _compare(
         sorted(mutation.rows, key=lambda item: item[0]),
     )
     after = _visible([*sources, written], now, columns)
+    also = _before_staged(sources, staged, now, columns) if staged else {}
     return [
-        RowChange(clustering, before.get(clustering), after.get(clustering))
-        for clustering in sorted({**before, **after})
+        RowChange(clustering, before.get(clustering), after.get(clustering), also.get(clustering, ()))
+        for clustering in sorted({**before, **after, **also})
     ]
+
+
+def _before_staged(
+    sources: Sequence[StoredPartition], staged: Sequence[Staged], now: int, columns: LiveColumns
+) -> dict[bytes, tuple[Row, ...]]:
+    """The rows without what is staged, and with what the first loads brought, load by load: views hear of
+    loads in the order in which they came, perhaps of several at once."""
+    found: dict[bytes, tuple[Row, ...]] = {}
+    loads = list(dict.fromkeys(load for load, _ in staged))
+    for count in range(len(loads)):
+        unknown = [stored for load, stored in staged if load in loads[count:]]
+        known = [source for source in sources if not any(source is one for one in unknown)]
+        for clustering, row in _visible(known, now, columns).items():
+            found[clustering] = (*found.get(clustering, ()), row)
+    return found
 
 
 def _visible(sources: Sequence[StoredPartition], now: int, columns: LiveColumns) -> dict[bytes, Row]:

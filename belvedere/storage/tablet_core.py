@@ -94,6 +94,11 @@ class TabletCore:
             flushed = self.flushed_version
             await self._files.commit([], [], lambda files: self._manifest(files, flushed))
 
+    @property
+    def upheavals(self) -> int:
+        """How often rows came or went otherwise than by a write."""
+        return self.truncations + self.arrivals
+
     def _check_open(self) -> None:
         if self.dropped:
             raise Dropped(f"table {self.table.full_name} was dropped")

@@ -10,9 +10,12 @@ that WRITETIME and TTL answer on the view as on the base. Expiry needs nobody's 
 second at which its row stops being in the view, and each cell the second at which it ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+from xxhash import xxh3_128_digest
 
 from belvedere.cql.parser import parse_where
 from belvedere.model.mutations import Mutation, ViewUpdate
@@ -25,11 +28,14 @@ from belvedere.query.schema_view import SchemaView
 from belvedere.query.select.row_views import RowView, column_reader
 from belvedere.query.terms.values import BindCollector
 from belvedere.query.view_rows import RowTimes, Times, encode_times
-from belvedere.query.where.filters import ComparisonFilter, Predicate
-from belvedere.query.where.relations import read_relations
+from belvedere.query.where.filters import ComparisonFilter, Predicate, comparable
+from belvedere.query.where.relations import Comparison, read_relations
 from belvedere.storage.tablet_changes import RowChange
 
 NEVER = 2**62
+
+_BARE = frozenset((bytes, type(None)))
+_encode = msgspec.msgpack.Encoder().encode
 
 #: Partition key and clustering key of a view's row.
 Place = tuple[bytes, bytes]
@@ -43,6 +49,10 @@ class Image(msgspec.Struct, frozen=True):
     clustering: bytes
     row: Row
 
+    @property
+    def place(self) -> Place:
+        return self.key, self.clustering
+
 
 class ImageMaker:
     """Makes the images of one base table's rows in one view."""
@@ -53,15 +63,17 @@ class ImageMaker:
         self.view = view
         self._key_readers = [column_reader(base.by_name[column.name]) for column in view.partition_key]
         self._clustering_readers = [column_reader(base.by_name[column.name]) for column in view.clustering]
-        self._hidden = view.by_name[WRITE_TIMES].position
+        self.hidden = view.by_name[WRITE_TIMES].position
         self._width = view.regular_ordinals
         #: (ordinal in the base, ordinal in the view) of each selected column outside the view's key.
-        self._cells = [
+        self.cells = [
             (base.by_name[column.name].position, column.position)
             for column in view.regulars
             if not column.hidden
         ]
-        self._tests, restricted = _filters(base, view.view.where, schema)
+        self.restrictions = _restrictions(base, view.view.where, schema)
+        self._tests = [one.test for one in self.restrictions]
+        restricted = {column.name for one in self.restrictions for column in one.columns}
         key_names = {column.name for column in (*view.partition_key, *view.clustering)}
         #: Ordinals of the base's cells without which the row is not in the view.
         self._needed = [
@@ -93,25 +105,37 @@ class ImageMaker:
 
     def updates(self, token: int, key: bytes, change: RowChange, version: int) -> list[ViewUpdate]:
         """What the change of one base row does to the view: leave the old key, stand under the new one."""
-        before = self.place(token, key, change.clustering, change.before)
+        before = self.image(token, key, change.clustering, change.before, version)
         after = self.image(token, key, change.clustering, change.after, version)
+        if before == after and not change.also:
+            return []  # A newer version would tell readers nothing.
         found = []
-        if before is not None and (after is None or before != (after.key, after.clustering)):
-            found.append(removal(self.view, before, version))
+        gone = b"" if before is None else self._digest(before)
+        moved = before is not None and (after is None or before.place != after.place)
+        if before is not None and moved:
+            found.append(removal(self.view, before.place, version, gone))
+        for row in change.also:
+            place = self.place(token, key, change.clustering, row)
+            own = place is None or (after is not None and place == after.place)
+            if place is not None and not own and (before is None or place != before.place):
+                found.append(removal(self.view, place, version))
         if after is not None:
-            found.append(self.arrival(after))
+            found.append(self.arrival(after, b"" if moved else gone))
         return found
 
-    def arrival(self, image: Image) -> ViewUpdate:
+    def _digest(self, image: Image) -> bytes:
+        return digest_of(image.key, image.clustering, _end(image.row), image.row.cells)
+
+    def arrival(self, image: Image, gone: bytes = b"") -> ViewUpdate:
         row = (image.clustering, image.row)
-        return ViewUpdate(self.view.id, Mutation(self.view.id, image.token, image.key, [row]))
+        return ViewUpdate(self.view.id, Mutation(self.view.id, image.token, image.key, [row]), gone)
 
     def _image_row(self, row: Row, version: int) -> Row:
         stamp, until = 2 * version + 1, self._until(row)
         ttl, expiry = (1, until) if until < NEVER else (0, 0)
         cells: list[AnyCell] = [None] * self._width
         times: list[Times | dict[bytes, Times] | None] = [None] * self._width
-        for source, target in self._cells:
+        for source, target in self.cells:
             cell = row.cells[source] if source < len(row.cells) else None
             if cell is None:
                 continue
@@ -125,7 +149,7 @@ class ImageMaker:
                 times[target] = spelled[1:]
                 capped = _capped(spelled, stamp, until)
                 cells[target] = capped[0] if _ends(capped) == until else capped
-        cells[self._hidden] = encode_times(_shortened(times))
+        cells[self.hidden] = encode_times(_shortened(times))
         return Row(stamp, ttl, expiry, True, (2 * version, version // 1_000_000), cells)
 
     def _until(self, row: Row) -> int:
@@ -145,10 +169,30 @@ class ImageMaker:
         return min(until, exists)
 
 
-def removal(view: Table, place: Place, version: int) -> ViewUpdate:
+def removal(view: Table, place: Place, version: int, gone: bytes = b"") -> ViewUpdate:
     """No base row stands here any more since this version."""
-    gone = Row(0, 0, 0, False, (2 * version + 1, version // 1_000_000), [])
-    return ViewUpdate(view.id, Mutation(view.id, token_of(place[0]), place[0], [(place[1], gone)]))
+    row = Row(0, 0, 0, False, (2 * version + 1, version // 1_000_000), [])
+    return ViewUpdate(view.id, Mutation(view.id, token_of(place[0]), place[0], [(place[1], row)]), gone)
+
+
+def digest_of(key: bytes, clustering: bytes, end: int, cells: Sequence[AnyCell]) -> bytes:
+    """16 bytes that tell images with different contents apart: place, end and cells, the base's write times
+    among them. The version, and so the stamps, do not count."""
+    if not _BARE.issuperset(map(type, cells)):
+        cells = [cell if cell is None or type(cell) is bytes else _spelled(cell) for cell in cells]
+    return xxh3_128_digest(_encode((key, clustering, end, cells)))
+
+
+def _spelled(cell: AnyCell) -> Any:
+    if isinstance(cell, Complex):
+        return [(path, item[0], _ends(item)) for path, item in sorted(cell.items.items())]
+    assert isinstance(cell, tuple)
+    return cell[0], _ends(cell)
+
+
+def _end(image: Row) -> int:
+    """The second at which an image ends, 0 if it does not."""
+    return image.expiry if image.ttl else 0
 
 
 def _ends(cell: Cell) -> int:
@@ -170,20 +214,39 @@ def _shortened(times: list[Times | dict[bytes, Times] | None]) -> RowTimes:
     return times
 
 
-def _filters(base: Table, where: str, schema: SchemaView) -> tuple[Sequence[Predicate], set[str]]:
-    """Tests of a view's filter besides IS NOT NULL on its key, and the columns that they look at."""
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """Something that a view asks of a base row. Of a comparison with one value, `key` maps values to bytes
+    that compare like them, and `wanted` is what those are compared with."""
+
+    columns: tuple[Column, ...]
+    test: Predicate
+    #: IS NOT NULL.
+    present: bool = False
+    operator: str = ""
+    key: Callable[[bytes], bytes] | None = None
+    wanted: bytes | None = None
+
+
+def _restrictions(base: Table, where: str, schema: SchemaView) -> tuple[Restriction, ...]:
+    """A view's filter."""
     collector = BindCollector(schema, base.keyspace)
     found = read_relations(base, parse_where(where), collector, for_view=True)
     execution = Execution(None)  # type: ignore[arg-type]  # Literals need nothing of it.
-    tests: list[Predicate] = [
-        ComparisonFilter(one.columns, one.operator, one.source).bind(execution) for one in found.comparisons
-    ]
-    tests += [one.bind(execution) for one in found.filters]
-    tests += [_present(column) for column in found.not_null]
-    named = {column.name for one in found.comparisons for column in one.columns}
-    named |= {column.name for one in found.filters for column in one.columns}
-    named |= {column.name for column in found.not_null}
-    return tests, named
+    return (
+        *(_comparison(one, execution) for one in found.comparisons),
+        *(Restriction(one.columns, one.bind(execution)) for one in found.filters),
+        *(Restriction((column,), _present(column), present=True) for column in found.not_null),
+    )
+
+
+def _comparison(found: Comparison, execution: Execution) -> Restriction:
+    own = ComparisonFilter(found.columns, found.operator, found.source)
+    key, wanted = None, None
+    if len(found.columns) == 1 and found.operator != "IN":
+        key = comparable(found.columns[0].type)
+        wanted = key(found.source.tuples(execution)[0][0])
+    return Restriction(found.columns, own.bind(execution), False, found.operator, key, wanted)
 
 
 def _present(column: Column) -> Predicate:

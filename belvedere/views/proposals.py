@@ -7,27 +7,44 @@ from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Assertion, Delete, Put, Unchanged, Update
 from belvedere.model.schema import Table
-from belvedere.views.coordinator import Batch
+from belvedere.views.coordinator import Amount, DoneTasks, Task
 
 
-def completing(state: ClusterState, batch: Batch, rows: int) -> Proposal | None:
-    """The tasks are done, as far as they are still those worked on. A view without tasks is built."""
-    asserts: list[Assertion] = []
-    updates: list[Update] = []
-    for task in batch.tasks:
-        key = view_records.task_key(task.view, task.tablet)
+def completing(state: ClusterState, base: bytes, done: DoneTasks) -> Proposal | None:
+    """The tasks are done, as far as they are still those worked on. A view for which nothing is left to do is
+    built."""
+    gone: list[str] = []
+    read: dict[bytes, Amount] = {}
+    for task, amount in done:
+        key = _key_of(base, task)
         entry = state.entries.get(key)
-        known = view_records.status_of(state, task.view)
-        if entry is None or entry.revision != task.revision or known is None:
-            continue
-        left = sum(1 for _ in view_records.open_tasks(state, task.view)) - 1
+        if entry is not None and entry.revision == task.revision:
+            gone.append(key)
+            read[task.view] = read.get(task.view, Amount()).plus(amount)
+    asserts: list[Assertion] = [Unchanged(key, state.entries[key].revision) for key in gone]
+    updates: list[Update] = [Delete(key) for key in gone]
+    for view in view_records.views_being_built(state, base):
+        known = view_records.status_of(state, view)
+        assert known is not None
+        left = [key for key in view_records.keys_of_work(state, base, view) if key not in gone]
+        more = read.get(view, Amount())
         after = msgspec.structs.replace(
-            known, rows=known.rows + rows, state=view_records.BUILDING if left else view_records.BUILT
+            known,
+            rows=known.rows + more.rows,
+            bytes=known.bytes + more.bytes,
+            state=view_records.BUILDING if left else view_records.BUILT,
         )
-        status_key = view_records.view_key(task.view)
-        asserts += [Unchanged(key, entry.revision), view_records.as_seen(state, status_key)]
-        updates += [Delete(key), Put(status_key, records.encode(after))]
+        if gone and after != known:
+            status_key = view_records.view_key(view)
+            asserts.append(view_records.as_seen(state, status_key))
+            updates.append(Put(status_key, records.encode(after)))
     return (tuple(asserts), tuple(updates)) if updates else None
+
+
+def _key_of(base: bytes, task: Task) -> str:
+    if task.load:
+        return view_records.staging_key(base, task.tablet, task.load)
+    return view_records.task_key(task.view, task.tablet)
 
 
 def emptied(state: ClusterState, view: bytes) -> Proposal | None:
@@ -48,6 +65,9 @@ def restarting(state: ClusterState, base: Table) -> Proposal | None:
         return None
     asserts: list[Assertion] = []
     updates: list[Update] = []
+    for key, _ in state.starting_with(view_records.staging_of(base.id)):
+        asserts.append(view_records.as_seen(state, key))  # What was loaded goes, too.
+        updates.append(Delete(key))
     for view in keyspace.views_of(base):
         more = view_records.beginning(state, view, tablet_map.tablets, empty_first=True)
         asserts += more[0]

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Self
 
 from belvedere.meta import view_records
-from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import MetadataError
 from belvedere.meta.view_records import BUILDING
@@ -19,18 +18,21 @@ from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
-from belvedere.storage.errors import Dropped, StorageError
+from belvedere.storage.errors import StorageError
 from belvedere.views import coordinator as decisions
 from belvedere.views import status
-from belvedere.views.build import RangeChanged, build_range
-from belvedere.views.coordinator import Batch, Coordinator
+from belvedere.views.coordinator import Amount, Batch, Coordinator, DoneTasks
 from belvedere.views.images import ImageMaker
 from belvedere.views.keeper import MakerCache, Makers
 from belvedere.views.proposals import completing, emptied, restarting
 from belvedere.views.verify import Report, Verification
+from belvedere.views.work import Pipeline
+from belvedere.views.worker import Outcome
+from belvedere.views.workplace import Workplace
 
-#: CREATE returns when the build is done if the base has fewer rows than these, by estimate.
-SMALL_BASE = 100_000
+#: Bases with fewer rows, by estimate, are small: their views are built in this process, row by row, and
+#: CREATE returns when that is done.
+INLINE_ROWS = 100_000
 #: About what a row takes in a memtable.
 _MEMORY_PER_ROW = 300
 
@@ -38,23 +40,36 @@ _MEMORY_PER_ROW = 300
 class Views:
     """A `ViewKeeper`. `start` it on an open database, `stop` it before the database closes."""
 
-    def __init__(self, runtime: Runtime, database: Database) -> None:
+    def __init__(
+        self, runtime: Runtime, database: Database, pipeline: Pipeline | None, inline_rows: int
+    ) -> None:
         self._runtime = runtime
         self._database = database
         self._engine, self._access = database.engine, database.access
         self._metadata = database.metadata
+        self._pipeline = pipeline
+        self._inline_rows = inline_rows
         self._cache = MakerCache(lambda: database.state)
         self._coordinator = Coordinator()
-        self._truncating = asyncio.Lock()
+        self._workplace = Workplace(runtime, database, self.makers, pipeline, _rate)
+        #: Whoever is coordinator later has a larger one.
+        self._term = database.state.revision
+        #: Held while a table's rows are being removed, or loaded ones become part of it.
+        self.changing_tables = asyncio.Lock()
         self._tasks: list[TaskHandle] = []
         self._stopping = False
         self._waiting: list[asyncio.Future[None]] = []
-        #: Rows read so far of the range that is being built.
-        self._progress = 0
 
     @classmethod
-    async def start(cls, runtime: Runtime, database: Database) -> Self:
-        views = cls(runtime, database)
+    async def start(
+        cls,
+        runtime: Runtime,
+        database: Database,
+        pipeline: Pipeline | None = None,
+        inline_rows: int = INLINE_ROWS,
+    ) -> Self:
+        """Without a pipeline everything is built inline, and nothing can be loaded."""
+        views = cls(runtime, database, pipeline, inline_rows)
         database.keep_views(views, views.status_rows)
         database.metadata.listen(views._on_state)
         views._look(database.state)
@@ -68,6 +83,7 @@ class Views:
             task.cancel()
         for task in tasks:
             await task.wait()
+        await self._workplace.stop()
 
     # --- for writers and readers ---------------------------------------------------------------------
 
@@ -75,21 +91,24 @@ class Views:
         return self._cache.makers(table)
 
     def warnings(self, view: Table) -> tuple[str, ...]:
-        state = self._database.state
-        found = status.of_view(state, view, self._coordinator, self._progress)
+        found = self.status(view)
         if found.is_built:
-            return ()
+            return () if not found.loads else (_behind(found),)
         message = found.explanation()
-        current = state.tables_by_id.get(view.id, view)
+        current = self._database.state.tables_by_id.get(view.id, view)
         if current.options.get("read_while_building"):
             return (message,)
         raise InvalidRequest(message)
 
+    def status(self, view: Table) -> status.BuildStatus:
+        return status.of_view(
+            self._database.state, view, self._coordinator, self._workplace.progress_of, self._estimate
+        )
+
     def status_rows(self) -> Iterable[VirtualRow]:
-        state = self._database.state
-        for view in state.tables_by_id.values():
+        for view in self._database.state.tables_by_id.values():
             if view.view is not None:
-                yield status.of_view(state, view, self._coordinator, self._progress).as_row()
+                yield self.status(view).as_row()
 
     # --- for schema changes --------------------------------------------------------------------------
 
@@ -99,7 +118,7 @@ class Views:
         base = self._database.state.tables_by_id.get(view.view.base_id)
         if base is None or options.get("hold") == "true" or options.get("wait") == "false":
             return
-        if options.get("wait") == "true" or await self._estimated_rows(base) < SMALL_BASE:
+        if options.get("wait") == "true" or not self._is_large(base.id):
             await self.until_built(view)
 
     async def truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
@@ -112,7 +131,7 @@ class Views:
                 await self.until_built(maker.view, patient=True)
 
     async def _truncate(self, base: Table, truncate: Callable[[], Awaitable[None]]) -> None:
-        async with self._truncating:
+        async with self.changing_tables:
             self._post(decisions.TruncationBegan(base.id))
             try:
                 await self._metadata.commit(lambda state: restarting(state, base))
@@ -125,9 +144,14 @@ class Views:
                 raise
             self._post(decisions.TruncationEnded(base.id))
 
-    async def _estimated_rows(self, base: Table) -> int:
-        found = [store.statistics() for store in await self._access.stores(base)]
-        return sum(one["file_rows"] + one["memtable_bytes"] // _MEMORY_PER_ROW for one in found)
+    def _estimate(self, base: bytes) -> Amount:
+        """About how many rows and bytes a table has."""
+        found = [store.statistics() for store in self._engine.stores_of(base)]
+        rows = sum(one["file_rows"] + one["memtable_bytes"] // _MEMORY_PER_ROW for one in found)
+        return Amount(rows, sum(one["file_bytes"] + one["memtable_bytes"] for one in found))
+
+    def _is_large(self, base: bytes) -> bool:
+        return self._estimate(base).rows >= self._inline_rows
 
     async def until_built(self, view: Table, *, patient: bool = False) -> None:
         """Return when the view is built, or dropped. Unless `patient`, a failure ends the waiting."""
@@ -145,9 +169,13 @@ class Views:
                 )
             if self._stopping:
                 raise ServerError(f"The node stops; it goes on building {view.full_name} when it is back")
-            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(news)
-            await news
+            await self._news()
+
+    async def _news(self) -> None:
+        """Until something may have changed."""
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(news)
+        await news
 
     # --- proving -------------------------------------------------------------------------------------
 
@@ -159,20 +187,41 @@ class Views:
         maker = next((maker for maker in makers if maker.view.id == view.id), None)
         if maker is None:
             raise InvalidRequest(f"materialized view {view.full_name} does not exist")
+        await self._until_loads_are_in(view.view.base_id)
         key = view_records.view_key(view.id)
         begun = self._database.state.entries.get(key)
 
         def check() -> None:
             # Half of a view is not a wrong view.
-            state = self._database.state
-            found = status.of_view(state, view, self._coordinator, self._progress)
+            found = self.status(view)
             if not found.is_built:
                 raise InvalidRequest(found.explanation())
-            if state.entries.get(key) != begun:
+            if self._database.state.entries.get(key) != begun:
                 raise InvalidRequest(f"Materialized view {view.full_name} was begun again: verify it anew")
+            if found.loads:
+                raise InvalidRequest(f"{_behind(found)}: verify it when it does")
 
         check()
-        return await Verification(self._runtime, self._engine, self._access, maker, check, repair).run()
+        proof = Verification(self._runtime, self._engine, self._access, maker, check, repair)
+        if self._pipeline is None or not self._is_large(maker.base.id):
+            return await proof.run()
+        return await self._verify_in_columns(proof, maker, self._pipeline)
+
+    async def _verify_in_columns(self, proof: Verification, maker: ImageMaker, pipeline: Pipeline) -> Report:
+        """The pipeline says where something may be wrong; these places are looked at again."""
+        while True:
+            now = self._runtime.clock.wall_micros() // 1_000_000
+            base = await self._access.stores(maker.base)
+            compared = await pipeline.compare(base, maker, now)
+            report = await proof.look_at(compared)
+            if not compared.unnamed or not proof.repairs or not report.repaired:
+                return report
+
+    async def _until_loads_are_in(self, base: bytes) -> None:
+        while any(True for _ in view_records.open_staging(self._database.state, base)):
+            if base in self._coordinator.troubles or self._stopping:
+                return
+            await self._news()
 
     # --- the coordinator's hands ---------------------------------------------------------------------
 
@@ -181,17 +230,26 @@ class Views:
             self._look(after)
 
     def _look(self, state: ClusterState) -> None:
-        self._post(decisions.Seen(status.open_views(state)))
+        views, loads = status.open_views(state), status.open_loads(state)
+        bases = {view.base for view in views} | {one.base for one in loads}
+        large = frozenset(base for base in bases if self._is_large(base))
+        tasks = [task for view in views for task in view.tasks] + [
+            task for one in loads for task in one.tasks
+        ]
+        self._workplace.remember_only(frozenset(tasks))
+        self._post(decisions.Seen(views, loads, large))
 
     def _post(self, event: decisions.Event) -> None:
         if self._stopping:
             return
         for effect in self._coordinator.handle(event):
             match effect:
-                case decisions.Build(batch):
-                    self._spawn("views.build", self._build(batch))
-                case decisions.Complete(batch, rows):
-                    self._spawn("views.complete", self._complete(batch, rows))
+                case decisions.Call(batch):
+                    self._spawn("views.call", self._call(batch))
+                case decisions.Halt(batch):
+                    self._workplace.halt(self._term, batch)
+                case decisions.Complete(base, done):
+                    self._spawn("views.complete", self._complete(base, done))
                 case decisions.Empty(view):
                     self._spawn("views.empty", self._empty(view))
                 case decisions.RetryAfter(seconds, what):
@@ -210,46 +268,24 @@ class Views:
         self._tasks.append(task)
         return task
 
-    async def _build(self, batch: Batch) -> None:
-        self._progress = 0
+    async def _call(self, batch: Batch) -> None:
+        answer = await self._workplace.call(self._term, batch)
+        match answer.outcome:
+            case Outcome.FINISHED:
+                self._post(decisions.Finished(batch, answer.done))
+            case Outcome.FAILED:
+                self._post(decisions.Failed(batch, answer.cause))
+            case Outcome.INTERRUPTED | Outcome.STALE:
+                # Before the next look, so that a state that stays odd does not keep the loop busy.
+                await self._runtime.clock.sleep(decisions.FIRST_PAUSE)
+                self._post(decisions.Interrupted(batch))
+
+    async def _complete(self, base: bytes, done: DoneTasks) -> None:
         try:
-            await self._access.align()
-            makers = self._makers_of(batch)
-            store = self._engine.stores.get(batch.tablet)
-            if not makers or store is None:
-                raise RangeChanged(batch.base.hex())
-            rows = await build_range(
-                self._runtime, self._engine, self._access, store, makers, self._count, _rate(makers)
-            )
-        except (RangeChanged, Dropped):
-            # Before the next look, so that a state that stays odd does not keep the loop busy.
-            await self._runtime.clock.sleep(decisions.FIRST_PAUSE)
-            self._progress = 0
-            self._post(decisions.Interrupted(batch))
-        except Exception as error:
-            self._runtime.log("warning", "views.build_failed", tablet=batch.tablet, cause=str(error))
-            self._progress = 0
-            self._post(decisions.Failed(batch, _cause(error)))
-        else:
-            self._post(decisions.Finished(batch, rows))
-
-    def _makers_of(self, batch: Batch) -> list[ImageMaker]:
-        base = self._database.state.tables_by_id.get(batch.base)
-        wanted = {task.view for task in batch.tasks}
-        return [] if base is None else [maker for maker in self.makers(base) if maker.view.id in wanted]
-
-    def _count(self, rows: int) -> None:
-        self._progress += rows
-
-    async def _complete(self, batch: Batch, rows: int) -> None:
-        def propose(state: ClusterState) -> Proposal | None:
-            return completing(state, batch, rows)
-
-        try:
-            await self._metadata.commit(propose)
+            await self._metadata.commit(lambda state: completing(state, base, done))
         except MetadataError as error:
             self._runtime.log("warning", "views.task_not_deleted", cause=str(error))
-            self._post(decisions.Failed(batch, _cause(error)))
+            self._post(decisions.NotWrittenDown(base, tuple(task for task, _ in done), _cause(error)))
 
     async def _empty(self, view: bytes) -> None:
         try:
@@ -273,6 +309,13 @@ def _rate(makers: Iterable[ImageMaker]) -> int:
     """Rows a second; 0 for any number. The strictest of views that are built together counts for all."""
     rates = [int(status.build_options(maker.view).get("max_rate", "0")) for maker in makers]
     return min((rate for rate in rates if rate), default=0)
+
+
+def _behind(found: status.BuildStatus) -> str:
+    return (
+        f"Materialized view {found.view.full_name} does not show all rows yet: "
+        f"{found.loads} loads into {found.view.view.base if found.view.view else ''} are being brought in"
+    )
 
 
 def _cause(error: Exception) -> str:

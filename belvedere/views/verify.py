@@ -24,6 +24,7 @@ from belvedere.storage.reads import EVERYTHING, MAX_TOKEN, MIN_TOKEN, PartitionR
 from belvedere.storage.tablet import TabletStore
 from belvedere.views.build import RangeChanged, ViewWriter
 from belvedere.views.images import Image, ImageMaker, Place, removal
+from belvedere.views.work import Compared
 
 Kind = Literal["missing", "orphaned", "different"]
 
@@ -52,11 +53,13 @@ class Report:
     repaired: int = 0
     #: Found wrong and still wrong after an attempt to repair.
     unrepaired: int = 0
+    #: More places differ than were looked at one by one.
+    unexamined: int = 0
     examples: list[Finding] = field(default_factory=list)
 
     @property
     def wrong(self) -> int:
-        return self.missing + self.orphaned + self.different
+        return self.missing + self.orphaned + self.different + self.unexamined
 
     def add(self, finding: Finding) -> None:
         setattr(self, finding.kind, getattr(self, finding.kind) + 1)
@@ -98,6 +101,20 @@ class Verification:
     async def run(self) -> Report:
         await self._from_base()
         await self._from_view()
+        return self._report
+
+    @property
+    def repairs(self) -> bool:
+        return self._repair
+
+    async def look_at(self, compared: Compared) -> Report:
+        """Look again, with the partitions held, where a comparison of files found something."""
+        self._report.base_rows, self._report.view_rows = compared.base_rows, compared.view_rows
+        self._report.unexamined = compared.unnamed
+        nothing = Row(0, 0, 0, True, None, [])
+        for token, place in compared.places:
+            home = self._home(token, place, nothing)
+            await self._look_again(home, place)
         return self._report
 
     async def _from_base(self) -> None:

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from belvedere.pipeline import inputs
@@ -28,6 +28,7 @@ def built(world: World, given_files: list[inputs.InputFile], max_rate: int = 0) 
     return build(task, world.files)
 
 
+@settings(max_examples=60)
 @given(SEEDS)
 def test_images_equal_those_made_row_by_row(seed: int) -> None:
     rnd = random.Random(seed)

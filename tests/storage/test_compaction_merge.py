@@ -181,6 +181,21 @@ def test_readers_see_the_same(seed: int) -> None:
 
 
 @given(SEEDS)
+def test_others_do_not_notice_that_some_files_were_merged(seed: int) -> None:
+    """Whatever other files hold, write times that are the same included, and whatever expires when."""
+    rnd = random.Random(seed)
+    table = random_table(rnd)
+    mix = replace(CROWDED, times=rnd.choice([1, 5]), ttl=0.9, row_deletion=0.02, ranges=0.0)
+    mix = replace(mix, tombstone=0.02, partition_deletion=0.0)
+    sources = random_sources(rnd, table, mix, rnd.choice([1, 2, 3]))
+    (outside,) = random_sources(rnd, table, mix, 1)
+    now = SECOND + rnd.choice([300, 500, 999, 5000])
+    found = content(table, compacted(table, sources, now, NEVER))
+    for later in (now, now + 50, now + 2000):
+        assert seen([found, outside], later) == seen([*sources, outside], later)
+
+
+@given(SEEDS)
 def test_older_data_elsewhere_stays_deleted(seed: int) -> None:
     """Other files hold writes from `purge_before` on: what they must not show again is still deleted."""
     rnd = random.Random(seed)
@@ -230,13 +245,13 @@ def partition(number: int, rows: dict[int, Row]) -> StoredPartition:
     return StoredPartition(token_of(key), key, rows=made)
 
 
-def test_an_expired_row_becomes_a_tombstone_and_then_nothing() -> None:
+def test_an_expired_row_stays_until_its_grace_is_over() -> None:
     row = Row(10, 60, 1060, True, None, [INT.encode(1), b"x"])
     source = [partition(1, {1: row})]
-    # Expired, but its grace, which counts from when it was written, is not over: values go, tombstones stay.
+    # Expired, but its grace, which counts from when it was written, is not over.
     (found,) = content(people(), compacted(people(), [source], 1070, ALWAYS))
     ((_, left),) = found.rows
-    assert left.cells == [(None, 10, 0, 1000), (None, 10, 0, 1000)]
+    assert left == row
     # The row's own marker goes later than its cells: it counts from the expiry.
     (found,) = content(people(), compacted(people(), [source], 1101, ALWAYS))
     ((_, left),) = found.rows

@@ -18,6 +18,7 @@ from belvedere.storage.memtable import Memtable
 from belvedere.storage.merge import LiveColumns, coverage_of, merged_rows, visible_rows
 from belvedere.storage.tablet_changes import changes_now
 from belvedere.views.images import ImageMaker
+from belvedere.views.keeper import Makers
 
 INT = parse_type("int", {})
 MAP = parse_type("map<int, int>", {})
@@ -149,7 +150,7 @@ def _cell(op: Op, value: Any) -> AnyCell:
 class Product:
     """What views get is kept back, to be delivered in any order."""
 
-    makers: list[ImageMaker] = field(default_factory=lambda: [ImageMaker(BASE, v, SCHEMA) for v in VIEWS])
+    makers: Makers = field(default_factory=lambda: Makers([ImageMaker(BASE, v, SCHEMA) for v in VIEWS]))
     base: Memtable = field(default_factory=Memtable)
     columns: LiveColumns = field(default_factory=lambda: LiveColumns(BASE))
     pending: list[ViewUpdate] = field(default_factory=list)
@@ -166,8 +167,7 @@ class Product:
         assert changes is not None
         for change in changes:
             if change.before != change.after:
-                for maker in self.makers:
-                    self.pending += maker.updates(made.token, made.key, change, self.version)
+                self.pending += self.makers.updates(made.token, made.key, change, self.version)
         self.base.apply(made, self.version, self.version, 0)
 
     def _build(self) -> None:

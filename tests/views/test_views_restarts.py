@@ -9,7 +9,7 @@ from belvedere.meta.memory import MemoryStore
 from belvedere.sim.scenario_views import Node, creation
 from belvedere.sim.world import World
 from belvedere.storage.commitlog import CommitLog
-from belvedere.views import build, service
+from belvedere.views import build, workplace
 from belvedere.views.coordinator import Coordinator, Seen
 from belvedere.views.service import Views
 
@@ -87,7 +87,7 @@ def test_a_build_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> Non
         built.append(arguments[3].id)
         return await original(*arguments, **options)
 
-    monkeypatch.setattr(service, "build_range", one_range_only)
+    monkeypatch.setattr(workplace, "build_range", one_range_only)
 
     async def first(node: Node) -> None:
         await _write(node, range(100))

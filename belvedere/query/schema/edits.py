@@ -90,8 +90,7 @@ class KeyspaceEdit:
         for tablet in () if tablet_map is None else tablet_map.tablets:
             self._delete(records.tablet_key(table.id, tablet.id))
         self._delete(records.table_key(self._name, table.name))
-        if table.view is not None:
-            self._add(*view_records.forgetting(self._state, table.id))
+        self._add(*view_records.forgetting(self._state, table.id))
 
     def begin_build(self, view: Table, base: Table) -> None:
         """A new view's status, and what is to be done for it."""

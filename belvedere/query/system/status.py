@@ -37,8 +37,9 @@ def view_builds(rows: Callable[[], Iterable[VirtualRow]]) -> VirtualTable:
         "system_views.view_builds",
         "keyspace_name text",
         "view_name text",
-        """base_table_name text; failed_attempts int; last_failure text; ranges int; ranges_done int;
-        rows_read bigint; state text""",
+        """base_table_name text; bytes_read bigint; bytes_total bigint; failed_attempts int;
+        last_failure text; loads_pending int; ranges int; ranges_done int; rows_per_second double;
+        rows_read bigint; rows_total bigint; runs_on text; seconds_left double; state text""",
         rows,
         "how far every materialized view is built",
     )

@@ -18,7 +18,7 @@ from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
-from belvedere.storage.engine import EngineOptions, StorageEngine, Write
+from belvedere.storage.engine import Derive, EngineOptions, StorageEngine, Write
 from belvedere.storage.tablet import TabletStore
 from belvedere.views.service import Views
 
@@ -199,11 +199,11 @@ def _watch_stamps(database: Database) -> None:
             request.written += [_time_of(one.mutation) for one in writes]
         return write(writes)
 
-    def writing_now(store: TabletStore, mutation: Mutation) -> int | None:
+    def writing_now(store: TabletStore, mutation: Mutation, derive: Derive | None = None) -> int | None:
         request = _request.get()
         if request is not None:
             request.written.append(_time_of(mutation))
-        return write_now(store, mutation)
+        return write_now(store, mutation, derive)
 
     access.next_timestamp = next_timestamp  # type: ignore[method-assign]
     engine.write_together_now = writing  # type: ignore[method-assign]

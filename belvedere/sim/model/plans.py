@@ -105,7 +105,6 @@ class Planner:
         #: Columns dropped from each table: they come back with the type that they had.
         self.dropped: dict[str, list[Column]] = {}
         self.added = 0
-        self.expiring = 0
         #: Each seed has faults and sizes of its own: a run with everything in it reaches little of each.
         self.upkeep_share = rng.choice((0.0, 0.05, 0.15, 0.3))
         self.stop_share = rng.choice((0.0, 0.03, 0.1))
@@ -169,23 +168,7 @@ class Planner:
         timestamp = draw_timestamp(rng) if rng.random() < 0.3 and not purging else None
         if any(p.table.is_counter for p in self.pools if p.table.name in statement.tables):
             timestamp = None
-        return Run(statement, self._told_apart(statement, timestamp), rng.random() < 0.5)
-
-    def _told_apart(self, statement: Modification | Batch, timestamp: int | None) -> int | None:
-        """Equal write times are drawn on purpose, but not for what expires: there it is no mistake if the
-        winner depends on whether the loser was compacted after it expired (CQL has it so)."""
-        children = statement.children if isinstance(statement, Batch) else [statement]
-        timed: list[Modification | Batch] = [*children]
-        if isinstance(statement, Batch):
-            timed.append(statement)
-        defaults = {pool.table.name: pool.table.default_ttl for pool in self.pools}
-        if not any(child.ttl or defaults[child.table] for child in children):
-            return timestamp
-        self.expiring += 1
-        for one in timed:
-            if one.timestamp is not None:
-                one.timestamp += self.expiring
-        return None if timestamp is None else timestamp + self.expiring
+        return Run(statement, timestamp, rng.random() < 0.5)
 
     def _upkeep(self) -> Upkeep:
         what = self.rng.choice(("flush", "flush", "flush", "compact", "some", "some", "tidy"))
