@@ -83,7 +83,7 @@ class TabletScan:
             look_into_collections=any(s.is_multicell for s in layout.values),
         )
         for parts in self._parts(layout, inputs, files):
-            merged = merger.merge(parts)
+            merged = merger.merge([part for part in parts if part.num_rows])
             if merged is not None and merged.num_rows:
                 yield from self._wanted(shape, merged)
         yield from shape.rest()
