@@ -173,7 +173,7 @@ class StorageEngine:
 
     def stores_of(self, table: bytes) -> Sequence[TabletStore]:
         """Those that are open now."""
-        return self._by_table.get(table, ())
+        return [store for store in self._stores.values() if store.table.id == table]
 
     def use_tables(self, tables: Mapping[bytes, Table]) -> None:
         """Take over new definitions of tables that are open, before anything is written by them."""
