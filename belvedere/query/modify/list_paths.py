@@ -48,9 +48,14 @@ class ListPaths:
         return first
 
     def _path(self, moment: int, sequence: int) -> bytes:
-        """Version 1; the sequence number fills the clock sequence and half of the node, seven bits a byte."""
-        time = moment * 10 + _GREGORIAN
-        head = (time & 0xFFFFFFFF).to_bytes(4, "big") + (time >> 32 & 0xFFFF).to_bytes(2, "big")
-        head += (time >> 48 | 0x1000).to_bytes(2, "big")
-        digits = bytes(sequence >> shift & 0x7F for shift in (21, 14, 7, 0))
-        return head + b"\x80" + digits + self._node
+        return list_position(moment, sequence, self._node)
+
+
+def list_position(moment: int, sequence: int, node: bytes) -> bytes:
+    """Version 1 at a moment (µs); the sequence number fills the clock sequence and half of the node, seven
+    bits a byte; the other three bytes tell writers apart."""
+    time = moment * 10 + _GREGORIAN
+    head = (time & 0xFFFFFFFF).to_bytes(4, "big") + (time >> 32 & 0xFFFF).to_bytes(2, "big")
+    head += (time >> 48 | 0x1000).to_bytes(2, "big")
+    digits = bytes(sequence >> shift & 0x7F for shift in (21, 14, 7, 0))
+    return head + b"\x80" + digits + node

@@ -1,0 +1,74 @@
+"""Files for programs that are no node: Spark's workers and drivers, which wait for their disk where they are.
+
+Nothing of a node uses this: it reaches its files through `Runtime.disk`.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+
+class PlainFiles:
+    """What one attempt at a task reads and writes. Its directory is made with the first file."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.OSFile(path, "rb")
+
+    def save(self, name: str, data: bytes) -> str:
+        """A durable file of the attempt; returns its path."""
+        os.makedirs(self.directory, exist_ok=True)
+        path = os.path.join(self.directory, name)
+        write_durably(path, data)
+        return path
+
+    def progress(self, rows: int, size: int) -> None:
+        """Nobody looks."""
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def write_durably(path: str, data: bytes) -> None:
+    """All of it under this name, or nothing, also after a crash."""
+    aside = f"{path}.part"
+    with open(aside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+    sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    descriptor = os.open(path or ".", os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_lines(path: str, lines: Iterable[bytes]) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "ab") as file:
+        file.writelines(line + b"\n" for line in lines)
+
+
+def join_files(sources: Iterable[str], target: str) -> None:
+    """One file of all of them, written aside and renamed. Directories on the way to it are made."""
+    os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+    aside = f"{target}.part"
+    with open(aside, "wb") as file:
+        for source in sources:
+            with open(source, "rb") as part:
+                shutil.copyfileobj(part, file)
+    os.replace(aside, target)
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)

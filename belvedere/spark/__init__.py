@@ -1,0 +1,1 @@
+"""The face to PySpark: DataFrames written into tables, tables and views read as DataFrames."""

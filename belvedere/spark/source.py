@@ -1,0 +1,143 @@
+"""The data source `belvedere` of PySpark: what Spark calls, in its planners, workers and drivers.
+
+Spark pickles these objects from one Python process to the next, so they hold plain values only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    In,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from belvedere.spark import loading, reading
+from belvedere.spark.calls import SparkFaceError
+from belvedere.spark.options import SourceOptions
+from belvedere.spark.schema import schema_of
+
+
+class BelvedereSource(DataSource):
+    """`spark.read.format("belvedere")` and `df.write.format("belvedere")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "belvedere"
+
+    def schema(self) -> str:
+        return schema_of(SourceOptions.of(self.options))
+
+    def reader(self, schema: StructType) -> "BelvedereReader":
+        return BelvedereReader(SourceOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "BelvedereWriter":
+        options = SourceOptions.of(self.options)
+        if overwrite and not options.confirm_truncate:
+            raise SparkFaceError(
+                f"mode overwrite would remove all rows of {options.table}: use mode append, which replaces "
+                'rows of the same key, or say so with .option("confirm.truncate", "true")'
+            )
+        load = loading.begin(options, arrow_schema(schema))
+        if overwrite:
+            try:
+                options.address.query(f"TRUNCATE {options.table}")
+            except SparkFaceError:
+                loading.abort(load)
+                raise
+        return BelvedereWriter(load)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark's workers check it."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _PushFilters:
+    """A method that Spark calls where filters are pushed down, and does not see where they are not.
+
+    Spark refuses readers with a `pushFilters` of their own in sessions without the setting
+    `spark.sql.python.filterPushdown.enabled`, instead of not calling it. It tells by this attribute.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._push(filters)
+
+
+class BelvedereReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._keys: dict[str, Sequence[Any]] = {}
+
+    @property
+    def pushFilters(self) -> Any:
+        return _PushFilters(self._push)
+
+    def _push(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note which values columns may have; Spark filters by itself all the same."""
+        for one in filters:
+            match one:
+                case EqualTo(attribute=(name,), value=value):
+                    self._keys[name] = [value]
+                case In(attribute=(name,), value=values):
+                    self._keys.setdefault(name, list(values))
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        read = reading.begin(self._options, self._keys)
+        names = self._schema.fieldNames()
+        return [InputPartition(work) for work in reading.work_of(read, names)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # how Spark says that there are none
+            return iter(())
+        work = cast(reading.TabletWork, partition.value)
+        return reading.rows_of(work, arrow_schema(self._schema))
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+class PartMessage(WriterCommitMessage):
+    def __init__(self, part: loading.Part) -> None:
+        self.part = part
+
+
+class BelvedereWriter(DataSourceArrowWriter):
+    def __init__(self, load: loading.BegunLoad) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return PartMessage(loading.write_part(self._load, attempt_name(), iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        loading.commit(self._load, [one.part for one in messages if isinstance(one, PartMessage)])
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        loading.abort(self._load)
+
+
+def attempt_name() -> str:
+    """Of the running task; no other task or attempt of the job has it."""
+    context = TaskContext.get()
+    if context is None:
+        return "0"
+    return f"{context.partitionId()}-{context.taskAttemptId()}"
