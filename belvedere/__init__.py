@@ -81,6 +81,7 @@ def open(
     cache_mb: int = 128,
     spark: Mapping[str, str] | None = None,
     inline_rows: int = 100_000,
+    exchange: str | None = None,
 ) -> "EmbeddedDatabase":
     """Open the database in a directory, in this process; the directory is made if it is missing.
 
@@ -90,13 +91,14 @@ def open(
     on disk: "group" before it returns, "periodic" within 10 ms of it, "none" when the system likes.
     `memtable_mb` bounds the memory of writes not yet in files, `cache_mb` that of cached rows. `spark` are
     settings for Spark, such as {"spark.master": "local[2]"}; views of tables with fewer than `inline_rows`
-    rows are built without it.
+    rows are built without it. `exchange` is a directory that Spark's workers reach, too, if they are
+    elsewhere.
     """
     from belvedere.server.embedded import EmbeddedDatabase, embedded_options
     from belvedere.server.settings import PipelineSettings
 
     options = embedded_options(fsync, memtable_mb, cache_mb)
-    pipeline = PipelineSettings(dict(spark or {}), inline_rows)
+    pipeline = PipelineSettings(dict(spark or {}), inline_rows, exchange)
     return EmbeddedDatabase(path, options, keyspace, pipeline)
 
 
@@ -109,13 +111,14 @@ async def open_async(
     cache_mb: int = 128,
     spark: Mapping[str, str] | None = None,
     inline_rows: int = 100_000,
+    exchange: str | None = None,
 ) -> "EmbeddedDatabase":
     """`open` without blocking the running event loop; then use the `…_async` methods, and `async with`."""
     from belvedere.server.embedded import EmbeddedDatabase, embedded_options
     from belvedere.server.settings import PipelineSettings
 
     options = embedded_options(fsync, memtable_mb, cache_mb)
-    pipeline = PipelineSettings(dict(spark or {}), inline_rows)
+    pipeline = PipelineSettings(dict(spark or {}), inline_rows, exchange)
     return await EmbeddedDatabase.open_async(path, options, keyspace, pipeline)
 
 

@@ -60,6 +60,11 @@ def add_parser(commands: Any) -> None:
     )
     add_spark(parser, "views of large tables are built on it")
     parser.add_argument(
+        "--exchange",
+        metavar="DIR",
+        help="directory that Spark's workers reach, too (default: one in the data directory)",
+    )
+    parser.add_argument(
         "--inline-rows",
         type=_rows,
         default=INLINE_ROWS,
@@ -130,7 +135,7 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     gc.enable()
     signals = stop_signals()
     try:
-        pipeline = PipelineSettings(spark_settings(arguments), arguments.inline_rows)
+        pipeline = PipelineSettings(spark_settings(arguments), arguments.inline_rows, arguments.exchange)
         node = await Node.start(runtime, arguments.data, _options(arguments), pipeline)
         try:
             host, port = await node.listen(ServerSettings(host=arguments.host, port=arguments.port))

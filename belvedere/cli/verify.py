@@ -71,7 +71,7 @@ async def _verify(runtime: RealRuntime, client: "Client", arguments: argparse.Na
 
 
 def _wrong(found: dict[str, Any]) -> int:
-    return sum(found[kind] for kind in _EXPLAINED)
+    return sum(found[kind] for kind in (*_EXPLAINED, "unexamined"))
 
 
 def report(name: str, found: dict[str, Any], seconds: float, *, repaired: bool) -> list[str]:
@@ -91,6 +91,8 @@ def report(name: str, found: dict[str, Any], seconds: float, *, repaired: bool) 
                 lines += _example(example)
             if len(examples) < found[kind]:
                 lines.append(f"  and {rows(found[kind] - len(examples))} more")
+    if found["unexamined"]:
+        lines += ["", f"more that differ, not looked at one by one: {rows(found['unexamined'])}"]
     return [*lines, "", *_conclusion(name, found, wrong, repaired)]
 
 

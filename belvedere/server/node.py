@@ -13,6 +13,8 @@ from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
+from belvedere.server.load_procedures import load_procedures
+from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
 from belvedere.server.settings import PipelineSettings
 from belvedere.views.service import Views
@@ -33,7 +35,8 @@ class Node:
         metadata: Metadata,
         database: Database,
         views: Views,
-        pipeline: PipelineSettings,
+        pipeline: NodePipeline,
+        settings: PipelineSettings,
     ) -> None:
         self._runtime = runtime
         self._lock = lock
@@ -42,7 +45,8 @@ class Node:
         self.data = data
         self.database = database
         self.views = views
-        self.pipeline = pipeline
+        self.settings = settings
+        self._pipeline = pipeline
 
     @classmethod
     async def start(
@@ -50,8 +54,9 @@ class Node:
         runtime: Runtime,
         data: str,
         options: DatabaseOptions | None = None,
-        pipeline: PipelineSettings | None = None,
+        settings: PipelineSettings | None = None,
     ) -> Self:
+        settings = settings or PipelineSettings()
         try:
             await runtime.disk.make_directory(data)
         except FileExists as error:
@@ -68,14 +73,15 @@ class Node:
             await store.open()
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
-            views = await Views.start(runtime, database)
-            for procedure in view_procedures(database, views):
+            pipeline = await NodePipeline.open(runtime, database, data, settings)
+            views = await Views.start(runtime, database, pipeline.work, settings.inline_rows)
+            for procedure in (*view_procedures(database, views), *load_procedures(database, pipeline)):
                 database.offer(procedure)
         except BaseException:
             await metadata.stop()
             await lock.release()
             raise
-        return cls(runtime, data, lock, metadata, database, views, pipeline or PipelineSettings())
+        return cls(runtime, data, lock, metadata, database, views, pipeline, settings)
 
     async def listen(self, settings: ServerSettings) -> tuple[str, int]:
         """Answer CQL; returns the address."""
@@ -93,6 +99,7 @@ class Node:
             if self._server is not None:
                 await self._server.stop()
             await self.views.stop()
+            await self._pipeline.stop()
             await self.database.close()
         finally:
             try:

@@ -16,7 +16,10 @@ from belvedere.views.service import Views
 from belvedere.views.verify import Finding, Report
 
 #: Columns of the result that are counts, in a Report's own names.
-COUNTS = ("base_rows", "view_rows", "missing", "orphaned", "different", "repaired", "unrepaired")
+COUNTS = (
+    *("base_rows", "view_rows", "missing", "orphaned", "different"),
+    *("repaired", "unrepaired", "unexamined"),
+)
 
 _PARAMETERS = (Parameter("view", TEXT),)
 _RETURNS = (*((name, BIGINT) for name in COUNTS), ("examples", TEXT))

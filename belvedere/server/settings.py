@@ -13,6 +13,8 @@ class PipelineSettings:
     spark: Mapping[str, str] = field(default_factory=dict)
     #: Below so many rows of the base views are built without Spark; 0: never.
     inline_rows: int = INLINE_ROWS
+    #: A directory that Spark's workers reach, too; None: one beside the data, for Spark on this machine.
+    exchange: str | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.spark.items():

@@ -354,14 +354,14 @@ def run_python(script: str, *arguments: str) -> "subprocess.CompletedProcess[str
 
 def test_settings_of_spark_reach_the_node(tmp_path: Path) -> None:
     with belvedere.open(tmp_path / "data") as opened:
-        assert opened._node.pipeline == PipelineSettings({}, INLINE_ROWS)
+        assert opened._node.settings == PipelineSettings({}, INLINE_ROWS)
     given = {"spark.master": "local[1]"}
     with belvedere.open(tmp_path / "data", spark=given, inline_rows=5) as opened:
-        assert opened._node.pipeline == PipelineSettings(given, 5)
+        assert opened._node.settings == PipelineSettings(given, 5)
 
     async def use() -> None:
         async with await belvedere.open_async(tmp_path / "data", spark=given, inline_rows=6) as opened:
-            assert opened._node.pipeline == PipelineSettings(given, 6)
+            assert opened._node.settings == PipelineSettings(given, 6)
 
     asyncio.run(use())
 

@@ -129,7 +129,9 @@ def test_what_is_not_asked_for_is_not_read() -> None:
             [("v", native("int"), ColumnKind.REGULAR), ("w", native("text"), ColumnKind.REGULAR)]
         )
     )
-    table = Table(b"\x01" * 16, "ks", "t", (Column("k", native("int"), ColumnKind.PARTITION_KEY, 0), *columns))
+    table = Table(
+        b"\x01" * 16, "ks", "t", (Column("k", native("int"), ColumnKind.PARTITION_KEY, 0), *columns)
+    )
     rnd = random.Random(1)
     plain = Mix(1.0, stamped=0, tombstone=0, ttl=0, row_deletion=0, partition_deletion=0, times=1)
     whole = random_partitions(rnd, table, 5, 1, plain)
