@@ -64,8 +64,11 @@ class Node:
             segment_bytes=32 << 10, closed_segments=3, memtable_bytes=120_000, cache_bytes=200_000
         )
         self.database = await Database.open(self.runtime, "data", metadata, DatabaseOptions(storage=options))
-        self.views = await Views.start(self.runtime, self.database)
+        await self.start_views()
         await self._make_tables()
+
+    async def start_views(self) -> None:
+        self.views = await Views.start(self.runtime, self.database)
 
     async def close(self) -> None:
         await self.views.stop()
