@@ -41,6 +41,9 @@ class _Pinned:
     """A range as it is read: at a snapshot, for images of one version."""
 
     range: Range
+    #: Staged loads that were there when the version was given. A later one, even if it is in the snapshot,
+    #: is not for this version: writes that do not know of it may have newer ones.
+    loads: tuple[str, ...]
     version: int
     snapshot: Snapshot
 
@@ -85,13 +88,14 @@ class ViewWork:
         async def make(pinned: _Pinned, job: str) -> Task:
             snapshot = pinned.snapshot
             before = await self._exchange.publish(job, snapshot.ordinary)
-            added = await self._exchange.publish(job, [(path, facts) for _, path, facts in snapshot.staged])
+            staged = [(path, facts) for load, path, facts in snapshot.staged if load in pinned.loads]
+            added = await self._exchange.publish(job, staged)
             base, views = pinned.range.store.table, [maker.view for maker in pinned.range.makers]
             ids = [view.id.hex() for view in views]
             return StageTask(self._schema(base, views), base.id.hex(), ids, pinned.version, before, added)
 
         async def settle(pinned: _Pinned) -> None:
-            await pinned.range.store.unstage({load for load, _, _ in pinned.snapshot.staged})
+            await pinned.range.store.unstage(pinned.loads)
             self._engine.consider_compaction([pinned.range.store])
 
         title = f"bringing rows loaded into {_names(ranges)} into its views"
@@ -150,9 +154,10 @@ class ViewWork:
             target.tombstones_needed += 1
         snapshots: list[Snapshot] = []
         try:
+            loads = [one.store.staged_loads for one in ranges]
             versions = [await ViewWriter(self._runtime, self._engine, one.store).version() for one in ranges]
             snapshots = await self._engine.snapshots([one.store for one in ranges])
-            yield [_Pinned(*one) for one in zip(ranges, versions, snapshots, strict=True)], unchanged
+            yield [_Pinned(*one) for one in zip(ranges, loads, versions, snapshots, strict=True)], unchanged
         finally:
             for snapshot in snapshots:
                 snapshot.release()

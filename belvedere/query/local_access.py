@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from belvedere.meta import load_records
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import TabletMap
 from belvedere.model.mutations import Mutation
@@ -58,6 +59,8 @@ class LocalAccess:
         self._follower: TaskHandle | None = None
         self._closing = False
         self._locks = PartitionLocks()
+        #: Held while a table's rows are being removed, or loaded ones become part of it.
+        self.changing_tables = asyncio.Lock()
         #: Looks after materialized views.
         self.keeper: ViewKeeper = NoViews(lambda: metadata.state.keyspaces)
         self._last_timestamp = 0
@@ -224,10 +227,19 @@ class LocalAccess:
         await self._engine.durable(position)
 
     async def truncate(self, table: Table) -> None:
-        if self.keeper.makers(table):
-            await self.keeper.truncate(table, lambda: self.truncate_alone(table))
-        else:
-            await self.truncate_alone(table)
+        if not self.keeper.makers(table):
+            async with self.changing_tables:
+                if not self.keeper.makers(table):  # Still.
+                    await self._truncate_loaded(table)
+                    return
+        await self.keeper.truncate(table, lambda: self._truncate_loaded(table))
+
+    async def _truncate_loaded(self, table: Table) -> None:
+        """With what loads are about to make part of the table. If the second half fails, they come after the
+        truncation, and whole: emptied tablets do not remember to have had them."""
+        await self.truncate_alone(table)
+        if load_records.forgetting(self._metadata.state, table.id) is not None:
+            await self._metadata.commit(lambda state: load_records.forgetting(state, table.id))
 
     async def truncate_alone(self, table: Table) -> None:
         """Without a look at views."""

@@ -46,5 +46,7 @@ class NodePipeline:
         return cls(exchange, runners, work, loads, Reads(runtime, database, exchange))
 
     async def stop(self) -> None:
+        await self.loads.stop()
+        await self.reads.stop()
         for runner in self._runners:
             await runner.stop()

@@ -59,7 +59,7 @@ class Node:
         self._store = store
         self.database: Database
         self.views: Views
-        self._jobs: InProcessRunner
+        self.jobs: InProcessRunner
 
     async def open(self) -> None:
         metadata = Metadata(self.runtime, self._store)
@@ -68,21 +68,21 @@ class Node:
             segment_bytes=32 << 10, closed_segments=3, memtable_bytes=120_000, cache_bytes=200_000
         )
         self.database = await Database.open(self.runtime, "data", metadata, DatabaseOptions(storage=options))
-        await self._start_views()
+        await self.start_views()
         await self._make_tables()
 
-    async def _start_views(self) -> None:
-        """In some lives everything goes through the pipeline, in the others nothing but loads."""
+    async def start_views(self) -> None:
+        """In some lives everything is built and compared by jobs."""
         exchange = Exchange(self.runtime, "data/exchange")
         await exchange.open()
-        self._jobs = InProcessRunner(self.runtime, exchange)
-        work = ViewWork(self.runtime, self.database, exchange, inline=self._jobs, large=self._jobs)
+        self.jobs = InProcessRunner(self.runtime, exchange)
+        work = ViewWork(self.runtime, self.database, exchange, inline=self.jobs, large=self.jobs)
         in_columns = self.runtime.random.random() < 0.6
         self.views = await Views.start(self.runtime, self.database, work, 0 if in_columns else 1_000_000)
 
     async def close(self) -> None:
         await self.views.stop()
-        await self._jobs.stop()
+        await self.jobs.stop()
         await self.database.close()
         await self.database.metadata.stop()
 

@@ -55,7 +55,7 @@ class Views:
         #: Whoever is coordinator later has a larger one.
         self._term = database.state.revision
         #: Held while a table's rows are being removed, or loaded ones become part of it.
-        self.changing_tables = asyncio.Lock()
+        self.changing_tables = database.access.changing_tables
         self._tasks: list[TaskHandle] = []
         self._stopping = False
         self._waiting: list[asyncio.Future[None]] = []

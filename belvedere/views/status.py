@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from belvedere.meta import view_records
+from belvedere.meta import load_records, view_records
 from belvedere.meta.state import ClusterState
 from belvedere.meta.view_records import BUILT
 from belvedere.model.schema import Table
@@ -144,6 +144,8 @@ def open_loads(state: ClusterState) -> tuple[OpenLoads, ...]:
             tuple(
                 Task(tablet, entry.revision, load=load)
                 for tablet, load, entry in view_records.open_staging(state, base)
+                # Until then the files may not be there.
+                if load_records.load_key(base, load) not in state.entries
             ),
         )
         for base in view_records.bases_with_staging(state)

@@ -8,7 +8,7 @@ so that "no table uses this type" still holds when the type goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from belvedere.meta import records, view_records
+from belvedere.meta import load_records, records, view_records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Update
@@ -91,6 +91,7 @@ class KeyspaceEdit:
             self._delete(records.tablet_key(table.id, tablet.id))
         self._delete(records.table_key(self._name, table.name))
         self._add(*view_records.forgetting(self._state, table.id))
+        self._add(*(load_records.forgetting(self._state, table.id) or ((), ())))
 
     def begin_build(self, view: Table, base: Table) -> None:
         """A new view's status, and what is to be done for it."""
