@@ -122,7 +122,7 @@ class TabletStore:
         """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
         if version > self.last_version:
             self.last_version = version
-        if not mutation.is_empty:
+        if mutation.rows or not mutation.is_empty:
             self._memory.used += self._active.apply(mutation, position, version, size)
 
     def reserve_version(self, wall_micros: int) -> int:
@@ -183,8 +183,15 @@ class TabletStore:
 
     def changes_now(self, mutation: Mutation, now: int) -> list[RowChange] | None:
         """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
-        memory = partitions_in(self._memtables, mutation.key)
-        files = candidates(self._files.live, mutation.token)
+        memtables = self._memtables
+        if len(memtables) == 1:
+            partition = memtables[0].partitions.get(mutation.key)
+            memory: Sequence[MemPartition] = () if partition is None else (partition,)
+        else:
+            memory = partitions_in(memtables, mutation.key)
+        files: Sequence[LiveFile] = self._files.live
+        if files:
+            files = candidates(files, mutation.token)
         return tablet_changes.changes_now(memory, files, mutation, now, self.columns)
 
     async def changes(
