@@ -26,6 +26,7 @@ NO_TIMESTAMP: Final = -(2**63)
 
 #: What the cells of a row that needs no second look are made of.
 _PLAIN: Final = frozenset((bytes, type(None)))
+_BARE: Final = frozenset((bytes,))
 
 
 class Complex(msgspec.Struct, gc=True):
@@ -102,11 +103,13 @@ def stamped(row: Row, cell: bytes | Cell) -> Cell:
 
 def merge_rows(left: Row, right: Row) -> Row:
     """Both rows' cells, newest wins. Symmetric up to representation."""
-    base, other = (left, right) if _stamp_key(left) >= _stamp_key(right) else (right, left)
-    if _covers(base, other):
-        return base
+    base, other = (left, right) if _stamp_of(left, right) else (right, left)
     deletion = newer_deletion(left.deletion, right.deletion)
-    floor = NO_TIMESTAMP if deletion is None else deletion[0]
+    if deletion is None:
+        if _covers(base, other):
+            return base
+        return Row(base.timestamp, base.ttl, base.expiry, base.live, None, _merge_undeleted(base, other))
+    floor = deletion[0]
     live = base.live and base.timestamp > floor
     cells: list[AnyCell] = []
     base_cells, other_cells = base.cells, other.cells
@@ -114,29 +117,52 @@ def merge_rows(left: Row, right: Row) -> Row:
         mine = base_cells[index] if index < len(base_cells) else None
         theirs = other_cells[index] if index < len(other_cells) else None
         cells.append(_merge_cells(base, mine, other, theirs, floor))
-    if base.live and not live:
-        return Row(base.timestamp, base.ttl, base.expiry, False, deletion, cells)
     return Row(base.timestamp, base.ttl, base.expiry, live, deletion, cells)
 
 
-def _stamp_key(row: Row) -> tuple[bool, int, int, int]:
-    """Whose stamp the merged row keeps: the newest live one; between non-live rows simply the newest."""
-    return (row.live, row.timestamp, 1 if row.ttl else 0, row.expiry)
+def _stamp_of(left: Row, right: Row) -> bool:
+    """Whether the merged row keeps the stamp of `left`: the newest live one; between non-live rows simply the
+    newest."""
+    if left.live is not right.live:
+        return left.live
+    if left.timestamp != right.timestamp:
+        return left.timestamp > right.timestamp
+    return (bool(left.ttl), left.expiry) >= (bool(right.ttl), right.expiry)
 
 
 def _covers(base: Row, other: Row) -> bool:
     """The common overwrite: every cell of `other` is replaced by a bare, newer cell of `base`."""
-    if base.timestamp <= other.timestamp or base.deletion is not None or other.deletion is not None:
-        return False
-    base_cells, other_cells = base.cells, other.cells
-    if len(base_cells) < len(other_cells):
-        return False
-    for mine, theirs in zip(base_cells, other_cells, strict=False):
-        if type(mine) is not bytes:
-            return False
-        if theirs is not None and type(theirs) is not bytes:
-            return False
-    return True
+    return (
+        base.timestamp > other.timestamp
+        and len(base.cells) >= len(other.cells)
+        and _BARE.issuperset(map(type, base.cells))
+        and _PLAIN.issuperset(map(type, other.cells))
+    )
+
+
+def _merge_undeleted(base: Row, other: Row) -> list[AnyCell]:
+    """The cells of two rows without deletions: nearly all need no look at more than their rows' stamps."""
+    mine, theirs = base.cells, other.cells
+    if len(mine) != len(theirs):
+        width = max(len(mine), len(theirs))
+        mine = mine + [None] * (width - len(mine))
+        theirs = theirs + [None] * (width - len(theirs))
+    timestamp, ttl, expiry = other.timestamp, other.ttl, other.expiry
+    newer_mine, newer_theirs = base.timestamp > timestamp, base.timestamp < timestamp
+    cells: list[AnyCell] = []
+    for one, two in zip(mine, theirs, strict=True):
+        kind = type(one)
+        if two is None and kind is not tuple:
+            cells.append(one)
+        elif type(two) is not bytes:
+            cells.append(_merge_cells(base, one, other, two, NO_TIMESTAMP))
+        elif newer_mine and kind is bytes:
+            cells.append(one)
+        elif (kind is bytes and newer_theirs) or (one is None and (newer_mine or newer_theirs)):
+            cells.append((two, timestamp, ttl, expiry))
+        else:
+            cells.append(_merge_cells(base, one, other, two, NO_TIMESTAMP))
+    return cells
 
 
 def _merge_cells(base: Row, mine: AnyCell, other: Row, theirs: AnyCell, floor: int) -> AnyCell:

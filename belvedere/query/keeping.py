@@ -18,7 +18,7 @@ from belvedere.model.schema import Keyspace, Table
 from belvedere.query.access import ViewKeeper, ViewMakers
 from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.storage.deletions import disjoint
-from belvedere.storage.engine import StorageEngine, Write
+from belvedere.storage.engine import Derive, StorageEngine, Write
 from belvedere.storage.reads import KeySlice, PartitionRead
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_changes import RowChange, touched
@@ -97,8 +97,6 @@ def updates_of(
     makers: ViewMakers, mutation: Mutation, changes: Sequence[RowChange], version: int
 ) -> list[ViewUpdate]:
     token, key = mutation.token, mutation.key
-    if len(changes) == 1:
-        return makers.updates(token, key, changes[0], version)
     return [update for change in changes for update in makers.updates(token, key, change, version)]
 
 
@@ -112,8 +110,14 @@ def write_kept_now(
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
         return None
-    real = _real(changes)
-    return engine.write_now(store, mutation, partial(updates_of, makers, mutation, real) if real else None)
+    derive: Derive | None = None
+    if len(changes) == 1:
+        change = changes[0]
+        if change.before is None or change.before != change.after:
+            derive = partial(makers.updates, mutation.token, mutation.key, change)
+    elif real := _real(changes):
+        derive = partial(updates_of, makers, mutation, real)
+    return engine.write_now(store, mutation, derive)
 
 
 def kept_now(table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers) -> KeptWrite | None:

@@ -7,7 +7,6 @@ from belvedere.pipeline.in_process import InProcessRunner
 from belvedere.pipeline.jobs import JobRunner
 from belvedere.pipeline.loads import Loads
 from belvedere.pipeline.reads import Reads
-from belvedere.pipeline.spark_runner import SparkRunner
 from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.database import Database
 from belvedere.runtime.api import Runtime
@@ -40,8 +39,13 @@ class NodePipeline:
         runners: list[JobRunner] = [inline]
         large: JobRunner = inline
         if settings.spark.get("spark.master") != NO_SPARK:
-            large = SparkRunner(runtime, exchange, settings.spark)
-            runners.append(large)
+            try:
+                from belvedere.pipeline.spark_runner import SparkRunner
+            except ImportError:
+                pass
+            else:
+                large = SparkRunner(runtime, exchange, settings.spark)
+                runners.append(large)
         work = ViewWork(runtime, database, exchange, inline=inline, large=large)
         return cls(exchange, runners, work, loads, Reads(runtime, database, exchange))
 

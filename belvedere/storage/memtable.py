@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+import msgspec
 import numpy as np
 
 from belvedere.model.mutations import Mutation, RangeDeletion
@@ -39,21 +40,20 @@ _ROWS_PER_STEP = 1000
 _NO_RANGES: list[RangeDeletion] = []
 
 
-class MemPartition:
-    __slots__ = ("after", "deletion", "key", "order", "ranges", "ranges_limit", "rows", "static", "token")
+class MemPartition(msgspec.Struct, gc=False, eq=False):
+    """In no cycle, so the collector need not look at it."""
 
-    def __init__(self, token: int, key: bytes) -> None:
-        self.token = token
-        self.key = key
-        self.rows: dict[bytes, Row] = {}
-        self.order: list[bytes] = []
-        self.static: Row | None = None
-        self.deletion: Deletion | None = None
-        #: Replaced, never changed in place: readers may hold it, and most partitions share the empty one.
-        self.ranges = _NO_RANGES
-        self.ranges_limit = _FEW_RANGES
-        #: The commit log position of the last write here.
-        self.after = 0
+    token: int
+    key: bytes
+    rows: dict[bytes, Row]
+    order: list[bytes]
+    #: Replaced, never changed in place: readers may hold it, and most partitions share the empty one.
+    ranges: list[RangeDeletion]
+    #: The commit log position of the last write here.
+    after: int
+    static: Row | None = None
+    deletion: Deletion | None = None
+    ranges_limit: int = _FEW_RANGES
 
     @property
     def plain(self) -> bool:
@@ -159,7 +159,8 @@ class Memtable:
         key = mutation.key
         partition = self.partitions.get(key)
         if partition is None:
-            partition = self.partitions[key] = MemPartition(mutation.token, key)
+            partition = MemPartition(mutation.token, key, {}, [], _NO_RANGES, position)
+            self.partitions[key] = partition
             self._recent.append((mutation.token, key))
             size += PARTITION_BYTES
             if not self.first_position:

@@ -57,6 +57,37 @@ class TabletStore(AttachingTablet):
         await store._files.load(manifest)
         return store
 
+<<<<<<< HEAD
+=======
+    def set_table(self, table: Table) -> None:
+        """A new definition of the same table: before anything is written that only it knows."""
+        if table is not self.table and table != self.table:
+            self.table = table
+            self.columns = LiveColumns(table)
+            self._files.use_table(table)
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def apply(self, mutation: Mutation, position: int, version: int, size: int) -> None:
+        """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
+        if version > self.last_version:
+            self.last_version = version
+        if mutation.rows or not mutation.is_empty:
+            self._memory.used += self._active.apply(mutation, position, version, size)
+
+    def reserve_version(self, wall_micros: int) -> int:
+        """A commit version of its own: everything written so far is older, everything else is newer."""
+        self.last_version = max(self.last_version + 1, wall_micros)
+        return self.last_version
+
+    async def save_version(self) -> None:
+        """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
+        async with self._changing:
+            self._check_open()
+            flushed = self.flushed_version
+            await self._files.commit([], [], lambda files: self._manifest(files, flushed))
+
+>>>>>>> hotpath
     # ------------------------------------------------------------------------------------------ reading
 
     def read_now(self, read: PartitionRead, now: int) -> PartitionRows | None:
@@ -103,8 +134,15 @@ class TabletStore(AttachingTablet):
 
     def changes_now(self, mutation: Mutation, now: int) -> list[RowChange] | None:
         """What the mutation would change for readers, row by row; None if a disk is needed to tell."""
-        memory = partitions_in(self._memtables, mutation.key)
-        files = candidates(self._files.live, mutation.token)
+        memtables = self._memtables
+        if len(memtables) == 1:
+            partition = memtables[0].partitions.get(mutation.key)
+            memory: Sequence[MemPartition] = () if partition is None else (partition,)
+        else:
+            memory = partitions_in(memtables, mutation.key)
+        files: Sequence[LiveFile] = self._files.live
+        if files:
+            files = candidates(files, mutation.token)
         return tablet_changes.changes_now(memory, files, mutation, now, self.columns)
 
     async def changes(

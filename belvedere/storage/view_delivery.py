@@ -42,7 +42,6 @@ class ViewDelivery:
                 continue
             if replaying and position < store.flushed_version:
                 continue
-            size = 0
-            for _, row in mutation.rows:
-                size += _UPDATE_BYTES + _CELL_BYTES * len(row.cells)
+            ((_, row),) = mutation.rows  # An update changes one row.
+            size = _UPDATE_BYTES + _CELL_BYTES * len(row.cells)
             store.apply(mutation, position, position, size)
