@@ -57,37 +57,6 @@ class TabletStore(AttachingTablet):
         await store._files.load(manifest)
         return store
 
-<<<<<<< HEAD
-=======
-    def set_table(self, table: Table) -> None:
-        """A new definition of the same table: before anything is written that only it knows."""
-        if table is not self.table and table != self.table:
-            self.table = table
-            self.columns = LiveColumns(table)
-            self._files.use_table(table)
-
-    # ------------------------------------------------------------------------------------------ writing
-
-    def apply(self, mutation: Mutation, position: int, version: int, size: int) -> None:
-        """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
-        if version > self.last_version:
-            self.last_version = version
-        if mutation.rows or not mutation.is_empty:
-            self._memory.used += self._active.apply(mutation, position, version, size)
-
-    def reserve_version(self, wall_micros: int) -> int:
-        """A commit version of its own: everything written so far is older, everything else is newer."""
-        self.last_version = max(self.last_version + 1, wall_micros)
-        return self.last_version
-
-    async def save_version(self) -> None:
-        """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
-        async with self._changing:
-            self._check_open()
-            flushed = self.flushed_version
-            await self._files.commit([], [], lambda files: self._manifest(files, flushed))
-
->>>>>>> hotpath
     # ------------------------------------------------------------------------------------------ reading
 
     def read_now(self, read: PartitionRead, now: int) -> PartitionRows | None:

@@ -79,7 +79,7 @@ class TabletCore:
         """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
         if version > self.last_version:
             self.last_version = version
-        if not mutation.is_empty:
+        if mutation.rows or not mutation.is_empty:
             self._memory.used += self._active.apply(mutation, position, version, size)
 
     def reserve_version(self, wall_micros: int) -> int:
