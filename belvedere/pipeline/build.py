@@ -4,7 +4,7 @@ The base is read once for all views, in windows; of each window every tablet of 
 """
 
 from belvedere.pipeline.image_columns import image_makers
-from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Stream, only_rows, windows
+from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Stream, merged_rows, windows
 from belvedere.pipeline.outputs import Outputs, Pace
 from belvedere.pipeline.schema_of import state_of
 from belvedere.pipeline.tasks import BuildTask, TaskFiles, TaskResult
@@ -21,9 +21,8 @@ def build(task: BuildTask, files: TaskFiles) -> TaskResult:
     pace = Pace(files, task.max_rate)
     total = 0
     for parts in windows(streams, pace.on_read, most=task.max_rate):
-        rows = only_rows(merger.merge([part for part in parts if part is not None]))
-        if rows.num_rows:
-            total += rows.num_rows
-            for maker in makers:
-                outputs.add(maker.layout, *maker.images(rows, task.version))
+        rows = merged_rows(merger, parts)
+        total += rows.count
+        for maker in makers:
+            outputs.add(maker.layout, *maker.images(rows, task.version))
     return TaskResult(outputs.made, total, sum(given.size for given in task.inputs))

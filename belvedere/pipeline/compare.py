@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from belvedere.model.rows import Complex
 from belvedere.pipeline.filters import flags
-from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Stream, only_rows, windows
+from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Rows, Stream, merged_rows, windows
 from belvedere.pipeline.outputs import Pace
 from belvedere.pipeline.schema_of import table_of
 from belvedere.pipeline.tasks import CompareReport, CompareTask, Suspect, TaskFiles, TaskResult
@@ -44,8 +44,7 @@ def compare(task: CompareTask, files: TaskFiles) -> TaskResult:
     for parts in windows(streams, Pace(files).on_read):
         seen = []
         for number, (merger, some) in enumerate(zip(mergers, (parts[:count], parts[count:]), strict=True)):
-            merged = merger.merge([part for part in some if part is not None])
-            seen.append(_alive(layout, only_rows(merged), task.now))
+            seen.append(_alive(layout, merged_rows(merger, some), task.now))
             rows[number] += seen[-1].num_rows
         found = _differing(layout, *seen)
         room = task.most - len(suspects)
@@ -57,13 +56,12 @@ def compare(task: CompareTask, files: TaskFiles) -> TaskResult:
     return TaskResult([], sum(rows), size, msgspec.Raw(report))
 
 
-def _alive(layout: Layout, rows: pa.Table, now: int) -> pa.Table:
+def _alive(layout: Layout, rows: Rows, now: int) -> pa.Table:
     """The rows that a reader sees at this second."""
-    if not rows.num_rows:
-        return layout.schema(()).empty_table()
-    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    alive = np.asarray(until_of(layout, columns, rows.num_rows)) > now
-    return rows if alive.all() else rows.filter(pa.array(alive))
+    table = rows.table
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    alive = rows.chosen & (np.asarray(until_of(layout, columns, table.num_rows)) > now)
+    return table if alive.all() else table.filter(pa.array(alive))
 
 
 def _differing(layout: Layout, expected: pa.Table, actual: pa.Table) -> pa.Table:

@@ -17,7 +17,7 @@ from belvedere.model.rows import Row
 from belvedere.model.schema import Table
 from belvedere.model.token import token_of
 from belvedere.pipeline.filters import ViewFilter, flags
-from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput
+from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Rows
 from belvedere.pipeline.keys import key_columns
 from belvedere.pipeline.runs import order_of, sorted_run
 from belvedere.pipeline.write_times import CellTimes, encode_numbers, encode_times
@@ -88,27 +88,30 @@ class ImageColumns:
         #: Cells of the base without which the row is not in the view.
         self._needed = [one for one in layout.regulars if one.column.name in restricted]
 
-    def images(self, rows: pa.Table, version: int) -> tuple[pa.Table, Bounds]:
-        """The images of rows (kind 3, merged, nothing of them deleted) as a sorted run; and the stamps inside
-        of their collections."""
-        until = self._until(rows)
-        in_columns = self._in_columns(rows)
-        alone = in_columns & (until > 0)
+    def images(self, rows: Rows, version: int) -> tuple[pa.Table, Bounds]:
+        """The images of the rows as a sorted run; and the stamps inside of their collections. Nothing of the
+        rows is deleted, but for elements of collections."""
+        until = self._until(rows.table)
+        in_columns = self._in_columns(rows.table)
+        alone = rows.chosen & in_columns & (until > 0)
         if self._filter.tests is not None:
-            alone &= self._passing(rows)
-        made = self._image_columns(rows, alone, until, version)
-        if in_columns.all():
+            alone &= self._passing(rows.table)
+        made = self._image_columns(rows.table, alone, until, version)
+        others = rows.chosen & ~in_columns
+        if not others.any():
             return made, Bounds()
-        others, bounds = self._by_rows(rows.filter(pa.array(~in_columns)), version)
-        return sorted_run(self.layout, _concat(self.layout, [made, others])), bounds
+        by_rows, bounds = self._by_rows(rows.table.filter(pa.array(others)), version)
+        return sorted_run(self.layout, _concat(self.layout, [made, by_rows])), bounds
 
-    def places(self, rows: pa.Table) -> pa.Table:
-        """Where rows stand in the view, as key columns, in the order of files."""
+    def places(self, rows: Rows) -> pa.Table:
+        """Where the rows stand in the view, as key columns, in the order of files."""
+        table = rows.table
         if self._filter.tests is None:
-            found = [self._maker.place(*seen) for seen in self._seen(rows)]
+            seen = self._seen(table.filter(pa.array(rows.chosen)))
+            found = [self._maker.place(*one) for one in seen]
             return self._place_table([place for place in found if place is not None])
-        keys = self._placed(rows, self._passing(rows) & (self._until(rows) > 0))[1]
-        return keys
+        chosen = rows.chosen & self._passing(table) & (self._until(table) > 0)
+        return self._placed(table, chosen)[1]
 
     def removals(self, places: pa.Table, version: int) -> pa.Table:
         """That no row stands at these places any more, since the version."""

@@ -7,6 +7,7 @@ end follows from what was read.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import crc32c
@@ -14,10 +15,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from belvedere.pipeline.tasks import InputFile, TaskFiles
 from belvedere.storage import sstable_format as fmt
 from belvedere.storage.compaction_input import InputShape
+from belvedere.storage.compaction_merge import WindowMerger
 from belvedere.storage.compaction_purge import Purge
 from belvedere.storage.sstable_format import (
     CorruptSSTable,
@@ -27,6 +30,8 @@ from belvedere.storage.sstable_format import (
     column_key,
 )
 from belvedere.storage.sstable_write import positions
+
+Flags = NDArray[np.bool_]
 
 #: Of all files together, decoded.
 WINDOW_ROWS: Final = 1 << 20
@@ -227,10 +232,21 @@ def _is_full(streams: Sequence[Stream], reading: Sequence[Stream]) -> bool:
     return sum(s.rows for s in streams) >= WINDOW_ROWS or sum(s.bytes for s in streams) >= WINDOW_BYTES
 
 
-def only_rows(merged: pa.Table | None) -> pa.Table:
-    """The rows of the table among merged entries."""
-    if merged is None:
-        return pa.table({})
-    kinds = merged.column(fmt.KIND).to_numpy()
-    is_row = kinds == fmt.ROW
-    return merged if is_row.all() else merged.filter(pa.array(is_row))
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some of the entries of a table: rows that are there after merging, in any order."""
+
+    table: pa.Table
+    chosen: Flags
+
+    @property
+    def count(self) -> int:
+        return int(np.count_nonzero(self.chosen))
+
+
+def merged_rows(merger: WindowMerger, parts: Sequence[pa.Table | None]) -> Rows:
+    """The table's rows of a window; deletions are done with."""
+    table, places = merger.merge_unordered([part for part in parts if part is not None])
+    chosen = np.zeros(table.num_rows, np.bool_)
+    chosen[places] = True
+    return Rows(table, chosen & (table.column(fmt.KIND).to_numpy() == fmt.ROW))

@@ -1,6 +1,6 @@
 """Sorted runs: rows with their keys in the order of files, cut by tablet, written as sstables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,47 +28,67 @@ def order_of(layout: Layout, table: pa.Table) -> Indices | None:
     """The places of the rows in the order of files; None if they are in it. Tokens are all but certainly
     enough where a partition has one row; the rest is looked at where they are equal only."""
     tokens = np.asarray(table.column(fmt.TOKEN))
-    if len(tokens) < 2:
+    if len(tokens) < 2 or (tokens[1:] > tokens[:-1]).all():
         return None
-    order: Indices | None = None
-    if not (tokens[1:] > tokens[:-1]).all():
-        order = np.argsort(tokens, kind="stable")
-        tokens = tokens[order]
-        _settle_ties(layout, table, order, tokens)
+    order = np.argsort(tokens)
+    tokens = tokens[order]
+    same = tokens[1:] == tokens[:-1]
+    if same.any():
+        _settle_ties(layout, table, order, same)
     return order
 
 
-def _settle_ties(layout: Layout, table: pa.Table, order: Indices, tokens: Indices) -> None:
-    """Put rows of equal token in order, in place."""
-    same = np.flatnonzero(tokens[1:] == tokens[:-1])
-    if not len(same):
-        return
-    tied = np.zeros(len(tokens), np.bool_)
-    tied[same] = tied[same + 1] = True
+def _settle_ties(layout: Layout, table: pa.Table, order: Indices, same: NDArray[np.bool_]) -> None:
+    """Put rows of equal token in order, in place; `same`: which have the token of the one before."""
+    tied = np.append(same, False)
+    tied[1:] |= same
     places = np.flatnonzero(tied)
     rows = order[places]
-    part = table.take(pa.array(rows))
-    sorting: list[NDArray[Any]] = []  # the least important first
-    if layout.clustering:
-        sorting += _words(part.column(fmt.CK).combine_chunks())[::-1]
-    if fmt.KIND in part.column_names:
-        sorting.append(np.asarray(part.column(fmt.KIND)))
-    if not _one_key_a_token(layout, part, tokens[places]):
-        keys = pa.array(partition_keys(layout, part), pa.binary())
+    runs = np.cumsum(~np.append(False, same)[places])
+    # Most important first: tokens by number, keys, kinds, clustering keys.
+    sorting: list[NDArray[Any]] = [runs]
+    if not _one_key_a_token(layout, table, order, same):
+        keys = pa.array(partition_keys(layout, table.take(pa.array(rows))), pa.binary())
         sorting.append(np.asarray(pc.rank(keys, tiebreaker="dense")))
-    if sorting:
-        order[places] = rows[np.lexsort([*sorting, tokens[places]])]
+    if fmt.KIND in table.column_names:
+        sorting.append(np.asarray(table.column(fmt.KIND))[rows])
+    if layout.clustering:
+        sorting += [word[rows] for word in _words(table.column(fmt.CK).combine_chunks())]
+    packed = _packed(sorting)
+    order[places] = rows[np.argsort(packed) if packed is not None else np.lexsort(sorting[::-1])]
 
 
-def _one_key_a_token(layout: Layout, part: pa.Table, tokens: Indices) -> bool:
-    same = pa.array(tokens[1:] == tokens[:-1])
+def _packed(numbers: Sequence[NDArray[Any]]) -> NDArray[np.uint64] | None:
+    """Several numbers in one that orders like them, if there is room."""
+    packed = np.zeros(len(numbers[0]), np.uint64)
+    bits = 0
+    for column in numbers:
+        low = column.min()
+        width = int(int(column.max()) - int(low)).bit_length()
+        bits += width
+        if bits > 64:
+            return None
+        packed = (packed << np.uint64(width)) if width < 64 else packed
+        packed |= (column - low).astype(np.uint64)
+    return packed
+
+
+def _one_key_a_token(layout: Layout, table: pa.Table, order: Indices, same: NDArray[np.bool_]) -> bool:
+    """Whether neighbours of equal token have equal keys, as is all but certain."""
+    ones = np.flatnonzero(same)
+    first, second = order[ones], order[ones + 1]
     names = [fmt.KEY] if layout.has_key_column else [stored.name for stored in layout.partition_key]
     for name in names:
-        column = part.column(name).combine_chunks()
+        column = table.column(name).combine_chunks()
         if pa.types.is_floating(column.type):  # of bits, not of numbers
             column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-        equal = pc.equal(column.slice(1), column.slice(0, len(column) - 1))
-        if not pc.all(pc.or_(equal, pc.invert(same))).as_py():
+        if pa.types.is_integer(column.type):
+            numbers = np.asarray(column)
+            alike = bool((numbers[first] == numbers[second]).all())
+        else:
+            pair = column.take(pa.array(first)), column.take(pa.array(second))
+            alike = bool(pc.all(pc.equal(*pair)).as_py())
+        if not alike:
             return False
     return True
 

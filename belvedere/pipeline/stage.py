@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from belvedere.pipeline.image_columns import ImageColumns, image_makers
-from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Stream, only_rows, windows
+from belvedere.pipeline.inputs import KEEP_ALIVE, OpenInput, Rows, Stream, merged_rows, windows
 from belvedere.pipeline.outputs import Outputs, Pace
 from belvedere.pipeline.runs import sorted_run
 from belvedere.pipeline.schema_of import state_of
@@ -41,7 +41,7 @@ def stage(task: StageTask, files: TaskFiles) -> TaskResult:
         if not everything:
             mergers = _Mergers(layout)
         was, is_now = mergers.merge(old, new)
-        total += is_now.num_rows
+        total += is_now.count
         for maker in makers:
             _change(maker, was, is_now, task.version, outputs)
     size = sum(given.size for given in (*task.before, *task.added))
@@ -54,8 +54,8 @@ class _Mergers:
             WindowMerger(layout, KEEP_ALIVE, look_into_collections=False) for _ in range(2)
         )
 
-    def merge(self, old: Sequence[pa.Table], new: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
-        return only_rows(self._without.merge(old)), only_rows(self._with.merge([*old, *new]))
+    def merge(self, old: Sequence[pa.Table], new: Sequence[pa.Table]) -> tuple[Rows, Rows]:
+        return merged_rows(self._without, old), merged_rows(self._with, [*old, *new])
 
 
 # -- which rows ------------------------------------------------------------------------------------
@@ -119,31 +119,23 @@ def _with_keys(table: pa.Table, tokens: NDArray[np.int64], cks: pa.Array | None)
 # -- what that changes in a view -------------------------------------------------------------------
 
 
-def _change(maker: ImageColumns, was: pa.Table, is_now: pa.Table, version: int, outputs: Outputs) -> None:
-    runs: list[pa.Table] = []
-    inside = None
-    if is_now.num_rows:
-        images, inside = maker.images(is_now, version)
-        runs.append(images)
-    if was.num_rows:
-        left = _left(maker.layout, maker.places(was), runs)
-        if left.num_rows:
-            runs.append(maker.removals(left, version))
-    if not runs:
-        return
-    whole = runs[0]
-    if len(runs) > 1:
-        schema = maker.layout.schema({name for run in runs for name in run.column_names})
-        whole = sorted_run(maker.layout, pa.concat_tables([with_schema(run, schema) for run in runs]))
-    outputs.add(maker.layout, whole, inside)
+def _change(maker: ImageColumns, was: Rows, is_now: Rows, version: int, outputs: Outputs) -> None:
+    images, inside = maker.images(is_now, version)
+    left = _left(maker.layout, maker.places(was), images)
+    run = images
+    if left.num_rows:
+        removals = maker.removals(left, version)
+        schema = maker.layout.schema({*images.column_names, *removals.column_names})
+        both = pa.concat_tables([with_schema(one, schema) for one in (images, removals)])
+        run = sorted_run(maker.layout, both)
+    outputs.add(maker.layout, run, inside)
 
 
-def _left(layout: Layout, places: pa.Table, images: Sequence[pa.Table]) -> pa.Table:
+def _left(layout: Layout, places: pa.Table, images: pa.Table) -> pa.Table:
     """The places where no image stands."""
-    if not places.num_rows or not images:
+    if not places.num_rows:
         return places
-    names = places.column_names
-    both = pa.concat_tables([places, *(run.select(names) for run in images)], promote_options="permissive")
+    both = pa.concat_tables([places, images.select(places.column_names)], promote_options="permissive")
     kinds = pa.repeat(pa.scalar(fmt.ROW, pa.int8()), both.num_rows)
     order = sort(layout, both.append_column(fmt.KIND, kinds).combine_chunks(), False)
     starts = np.flatnonzero(order.new_entry)

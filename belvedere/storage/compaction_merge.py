@@ -50,27 +50,41 @@ class WindowMerger:
         self._cells = CellMerger(layout, purge)
 
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table | None:
+        """What is left of a window, in the order of files."""
         if not tables:
             return None
-        present = {name for table in tables for name in table.column_names}
-        schema = self._layout.schema(present)
-        table = pa.concat_tables([with_schema(t, schema) for t in tables]).combine_chunks()
-        window = sort(self._layout, table, len(tables) == 1)
+        window, alone, pieces = self._resolve(tables)
+        if len(alone):
+            pieces.append((alone, window.table.take(pa.array(window.order[alone]))))
+        return _assemble(self._layout, pieces)
+
+    def merge_unordered(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, Ints]:
+        """The same for who brings it into another order anyway: a table, and the places in it of what is
+        left, in any order."""
+        if not tables:
+            return self._layout.schema(()).empty_table(), np.zeros(0, np.int64)
+        window, alone, pieces = self._resolve(tables)
+        places = window.order[alone]
+        if not pieces:
+            return window.table, places
+        changed = [table for _, table in pieces]
+        count = sum(table.num_rows for table in changed)
+        added = np.arange(window.table.num_rows, window.table.num_rows + count)
+        return _joined(self._layout, [window.table, *changed]), np.concatenate([places, added])
+
+    def _resolve(self, tables: Sequence[pa.Table]) -> "tuple[Sorted, Ints, list[tuple[Ints, pa.Table]]]":
+        """The window, the places of what stays as it is, and pieces of what does not, with their places."""
+        whole = _joined(self._layout, tables)
+        window = sort(self._layout, whole, len(tables) == 1)
         heads, floors = self._deletions.apply(window)
         rows = np.flatnonzero(window.kinds >= fmt.STATIC_ROW)
         pieces: list[tuple[Ints, pa.Table]] = [*heads]
-        if len(rows):
-            pieces += self._rows(window, rows, floors)
-        return _assemble(self._layout, pieces)
-
-    def _rows(self, window: Sorted, rows: Ints, floors: Ints | None) -> list[tuple[Ints, pa.Table]]:
-        """Pieces of the output, each with the places of its entries in the window."""
+        if not len(rows):
+            return window, rows, pieces
         starts = np.flatnonzero(window.new_entry[rows])
         sizes = np.diff(np.append(starts, len(rows)))
         touched = sizes > 1
         touched |= np.logical_or.reduceat(self._may_change(window, rows, floors), starts)
-        alone = rows[starts[~touched]]
-        pieces = [(alone, window.table.take(pa.array(window.order[alone])))] if len(alone) else []
         if touched.any():
             members = rows[np.repeat(touched, sizes)]
             places = rows[starts[touched]]
@@ -81,7 +95,7 @@ class WindowMerger:
                 np.full(len(places), NO_TIMESTAMP) if floors is None else floors[places],
             )
             pieces += self._touched(part, places)
-        return pieces
+        return window, rows[starts[~touched]], pieces
 
     def _touched(self, part: Touched, places: Ints) -> list[tuple[Ints, pa.Table]]:
         by_rows = self._with_collections(part)
@@ -199,7 +213,11 @@ def _assemble(layout: Layout, pieces: list[tuple[Ints, pa.Table]]) -> pa.Table |
         return None
     if len(pieces) == 1:
         return pieces[0][1]
-    schema = layout.schema({name for _, table in pieces for name in table.column_names})
     places = np.concatenate([place for place, _ in pieces])
-    whole = pa.concat_tables([with_schema(table, schema) for _, table in pieces]).combine_chunks()
+    whole = _joined(layout, [table for _, table in pieces])
     return whole.take(pa.array(np.argsort(places, kind="stable")))
+
+
+def _joined(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+    schema = layout.schema({name for table in tables for name in table.column_names})
+    return pa.concat_tables([with_schema(table, schema) for table in tables]).combine_chunks()
