@@ -60,10 +60,18 @@ def classes() -> dict[str, set[str]]:
                 bases.setdefault(node.name, set()).update(
                     base.id for base in node.bases if isinstance(base, ast.Name)
                 )
-    for name, above in bases.items():
-        for base in above & found.keys():
-            found[name] |= found[base]
-    return found
+    return {name: set().union(*(found[one] for one in line(name, bases))) for name in found}
+
+
+def line(name: str, bases: dict[str, set[str]]) -> set[str]:
+    """A class and what it stands on, of the package."""
+    known, waiting = set(), [name]
+    while waiting:
+        one = waiting.pop()
+        if one in bases and one not in known:
+            known.add(one)
+            waiting += bases[one]
+    return known
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:

@@ -5,6 +5,8 @@ becomes part of the views as soon as it is known. Its images carry a version res
 taken: newer than all that was there, older than every write to come.
 """
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -178,9 +180,19 @@ class ViewWork:
             if output.tablet not in stores:
                 raise RangeChanged(output.table)
             parts.setdefault(output.tablet, []).append(NewFile(output.path, output.facts))
-        if parts:
-            found = [(stores[tablet], files) for tablet, files in parts.items()]
-            await self._engine.attach(found, check=check)
+        if not parts:
+            return
+        attaching = self._runtime.spawn(
+            "views.attach",
+            self._engine.attach([(stores[tablet], files) for tablet, files in parts.items()], check=check),
+        )
+        try:
+            await attaching.wait()
+        finally:
+            # Nobody stops it in the middle, and until its end the job's files must stay.
+            while not attaching.done():
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await attaching.wait()
 
     # --- comparing -------------------------------------------------------------------------------------
 

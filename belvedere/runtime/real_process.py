@@ -7,7 +7,7 @@ import os
 import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from belvedere.runtime.errors import ProcessGone
 
@@ -88,6 +88,8 @@ class RealProcess:
         await self._process.wait()
         self._listening.cancel()
         self.close_input()
+        # Its output would stay open as long as somebody has the other end. There is no public way to say so.
+        cast(Any, self._process)._transport.close()
 
 
 async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:

@@ -77,8 +77,11 @@ class Node:
         await exchange.open()
         self.jobs = InProcessRunner(self.runtime, exchange)
         work = ViewWork(self.runtime, self.database, exchange, inline=self.jobs, large=self.jobs)
-        in_columns = self.runtime.random.random() < 0.6
-        self.views = await Views.start(self.runtime, self.database, work, 0 if in_columns else 1_000_000)
+        rows = 0 if self.builds_by_jobs() else 1_000_000
+        self.views = await Views.start(self.runtime, self.database, work, rows)
+
+    def builds_by_jobs(self) -> bool:
+        return self.runtime.random.random() < 0.6
 
     async def close(self) -> None:
         await self.views.stop()

@@ -9,6 +9,7 @@ import pytest
 
 import belvedere
 from belvedere.cli.verify import report
+from belvedere.server.procedures import COUNTS
 from tests.cli.commands import Shell, query
 from tests.drivers.server_process import ServerProcess, server_process
 from tests.views import damage
@@ -84,8 +85,7 @@ def test_without_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def found(**changes: Any) -> dict[str, Any]:
-    names = ("base_rows", "view_rows", "missing", "orphaned", "different", "repaired", "unrepaired")
-    return {**dict.fromkeys(names, 0), "examples": [], **changes}
+    return {**dict.fromkeys(COUNTS, 0), "examples": [], **changes}
 
 
 def test_more_than_the_examples() -> None:
@@ -96,6 +96,12 @@ def test_more_than_the_examples() -> None:
         "  v = 1, k = 2",
         "  and 1,199 rows more",
     ]
+
+
+def test_more_than_were_looked_at() -> None:
+    lines = report("ks.mv", found(missing=1, unexamined=20), 1.0, repaired=False)
+    assert "more that differ, not looked at one by one: 20 rows" in lines
+    assert lines[-1].startswith("21 rows wrong")
 
 
 def test_long_and_odd_values() -> None:

@@ -55,7 +55,20 @@ def test_listing_and_a_hand_on_a_build(server: ServerProcess, shell: Shell) -> N
     assert (status, err) == (0, "")
     header, line, _, remark = out.splitlines()
     assert header.split() == ["view", "base", "state", "done", "tablets", "rows", "read"]
-    assert line.split() == ["ks.a", "ks.t", "HELD", "0%", "0", "of", "4", "0", "rows"]
+    assert line.split() == [
+        "ks.a",
+        "ks.t",
+        "HELD",
+        "0%",
+        "0",
+        "of",
+        "4",
+        "0",
+        "of",
+        "about",
+        str(ROWS),
+        "rows",
+    ]
     assert remark == "ks.a: held; let it go on with: belvedere views resume ks.a"
     assert shell("views", "throttle", "ks.a", "100000")[0] == 0
     assert "build = {'hold': 'true', 'max_rate': '100000', 'priority': '3'}" in described(server, "a")

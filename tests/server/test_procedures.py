@@ -16,6 +16,7 @@ from cassandra.policies import WhiteListRoundRobinPolicy
 
 import belvedere
 from belvedere.server.connection_api import ServerSettings
+from belvedere.server.procedures import COUNTS
 from tests.server.running_server import Running, running_server
 from tests.views import damage
 
@@ -56,7 +57,7 @@ def test_found_repaired_and_right_again(server: Running, version: int) -> None:
     assert session.execute(verify, ["ks.mv"]).one()._asdict() == {
         "base_rows": ROWS,
         "view_rows": ROWS,
-        **dict.fromkeys(("missing", "orphaned", "different", "repaired", "unrepaired"), 0),
+        **dict.fromkeys(COUNTS[2:], 0),
         "examples": "[]",
     }
     hurt(server)
@@ -145,11 +146,7 @@ def test_from_cqlsh(server: Running) -> None:
     assert [value.strip() for value in row.split("|")] == [
         str(ROWS),
         str(ROWS),
-        "0",
-        "0",
-        "0",
-        "0",
-        "0",
+        *("0" for _ in COUNTS[2:]),
         "[]",
     ]
 
