@@ -37,9 +37,15 @@ def java_home_is_set() -> bool:
 def python_for_spark(package_directory: str) -> None:
     """Spark's local workers run this very Python, and find this very package."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = python_path_with(package_directory)
+
+
+def python_path_with(directory: str) -> str:
+    """PYTHONPATH as it is, with this directory in it."""
     path = os.environ.get("PYTHONPATH", "")
-    if package_directory not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [package_directory, path]))
+    if directory in path.split(os.pathsep):
+        return path
+    return os.pathsep.join(filter(None, [directory, path]))
 
 
 def memory_bytes() -> int:

@@ -3,12 +3,21 @@
 Nothing of a node uses this: it reaches its files through `Runtime.disk`.
 """
 
+import contextlib
 import os
 import shutil
 import time
 from collections.abc import Iterable
 
 import pyarrow as pa
+
+#: Seconds between reports of one attempt.
+REPORTED_EVERY = 0.3
+
+
+def attempt_name() -> str:
+    """Like no other."""
+    return os.urandom(6).hex()
 
 
 class PlainFiles:
@@ -22,7 +31,9 @@ class PlainFiles:
 
     def save(self, name: str, data: bytes) -> str:
         """A durable file of the attempt; returns its path."""
-        os.makedirs(self.directory, exist_ok=True)
+        # Only this one: where the directory of the whole job is gone, nobody wants the file.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory)
         path = os.path.join(self.directory, name)
         write_durably(path, data)
         return path
@@ -32,6 +43,35 @@ class PlainFiles:
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class ReportingFiles(PlainFiles):
+    """Progress is written to a file, now and then."""
+
+    def __init__(self, directory: str, report: str) -> None:
+        super().__init__(directory)
+        self._report = report
+        self._next = 0.0
+        self._rows = self._bytes = 0
+
+    def progress(self, rows: int, size: int) -> None:
+        self._rows += rows
+        self._bytes += size
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + REPORTED_EVERY
+            self.report()
+
+    def report(self) -> None:
+        aside = f"{self._report}.{os.getpid()}.part"
+        with open(aside, "w", encoding="ascii") as file:
+            file.write(f"{self._rows} {self._bytes}")
+        os.replace(aside, self._report)
+
+
+def read_whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def write_durably(path: str, data: bytes) -> None:
