@@ -4,12 +4,12 @@ It is run by `python -m belvedere.pipeline.spark_driver`, does what it is told i
 (`spark_messages`), and ends when that ends, so that it never outlives its node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from belvedere.pipeline import spark_messages as messages
 from belvedere.pipeline.spark_failures import explain_failure
-from belvedere.pipeline.spark_session import SparkUnavailable, make_session
+from belvedere.pipeline.spark_session import REMOTE, SparkUnavailable, effective_settings, make_session
 from belvedere.pipeline.spark_tasks import OUTPUT_SCHEMA, performer
 from belvedere.runtime.child import Parent, end_at_once, in_background
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class Jobs:
     """What runs on the session, each job in a thread: Spark's own calls block."""
 
-    def __init__(self, session: "SparkSession", parent: Parent, settings: dict[str, str]) -> None:
+    def __init__(self, session: "SparkSession", parent: Parent, settings: Mapping[str, str]) -> None:
         self._session = session
         self._parent = parent
         self._settings = settings
+        self._remote = REMOTE in settings
         self._cancelled: set[str] = set()
 
     def begin(self, job: messages.RunJob) -> None:
@@ -34,13 +35,23 @@ class Jobs:
         in_background(f"cancel {job}", lambda: self._interrupt(job))
 
     def _interrupt(self, job: str) -> None:
-        self._session.interruptTag(job)
+        if self._remote:
+            self._session.interruptTag(job)
+        else:
+            self._session.sparkContext.cancelJobGroup(job)
+
+    def _name_what_comes(self, job: str) -> None:
+        """What this thread starts from now on is found by the job's name. Tags would do for both kinds of
+        session, but classic ones find only tags of the thread that asks."""
+        if self._remote:
+            self._session.addTag(job)
+        else:
+            self._session.sparkContext.setJobGroup(job, job, interruptOnCancel=True)
 
     def _run(self, job: messages.RunJob) -> None:
         failure = None
         try:
-            # Tags belong to the thread. With it on, a cancel that comes from now on finds the job.
-            self._session.addTag(job.id)
+            self._name_what_comes(job.id)
             if job.id not in self._cancelled:
                 self._perform(job)
         except Exception as error:
@@ -65,7 +76,7 @@ def main() -> None:
         parent.say(messages.encode(messages.Unavailable(str(error))))
         return
     parent.say(messages.encode(messages.Ready(session.version)))
-    _obey(lines, Jobs(session, parent, start.settings))
+    _obey(lines, Jobs(session, parent, effective_settings(start.settings)))
     # Whoever waits for a job in a thread need not see its end: the node that wanted it is gone, or stops.
     session.stop()
     end_at_once()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from belvedere.pipeline.spark_failures import telling_line
 from belvedere.runtime.java import (
     OLDEST_JAVA,
     java_command,
@@ -105,8 +106,7 @@ def check_available(settings: Mapping[str, str]) -> None:
 def explain(settings: Mapping[str, str], error: BaseException) -> str:
     """Why there is no session, for people."""
     where = settings.get(REMOTE) or settings.get(MASTER, "local[*]")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"Spark could not be started at {where}: {lines[0] if lines else type(error).__name__}"
+    return f"Spark could not be started at {where}: {telling_line(str(error)) or type(error).__name__}"
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:
