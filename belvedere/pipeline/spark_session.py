@@ -17,6 +17,7 @@ from belvedere.runtime.java import (
     java_version,
     memory_bytes,
     python_for_spark,
+    stay_on_this_machine,
 )
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ def make_session(settings: Mapping[str, str], name: str) -> "SparkSession":
     """Start Spark, or connect to it: seconds. Raises SparkUnavailable."""
     check_available(settings)
     python_for_spark(_package_directory())
+    effective = effective_settings(settings)
+    if REMOTE not in effective and _is_local(effective):
+        stay_on_this_machine()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
-    for key, value in effective_settings(settings).items():
+    for key, value in effective.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()

@@ -40,6 +40,11 @@ def python_for_spark(package_directory: str) -> None:
     os.environ["PYTHONPATH"] = python_path_with(package_directory)
 
 
+def stay_on_this_machine() -> None:
+    """Else Spark takes, with a warning, whatever address the machine's name has."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
 def python_path_with(directory: str) -> str:
     """PYTHONPATH as it is, with this directory in it."""
     path = os.environ.get("PYTHONPATH", "")

@@ -251,8 +251,6 @@ def test_it_is_let_go_when_it_is_not_needed(tmp_path: Path) -> None:
                 break
             await asyncio.sleep(0.1)
         assert not descendants() - before
-        # It comes back when it is.
-        await place.runner.run(Job("again", job.title, job.tasks), Told().on_result, Told().on_progress)
 
     on_spark(test, tmp_path, kept_warm=0.3)
 
