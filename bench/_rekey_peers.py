@@ -96,8 +96,9 @@ def main() -> None:
         source, target = line.split()
         started = time.perf_counter()
         rekey(source, target)
-        print(time.perf_counter() - started, flush=True)
+        seconds = time.perf_counter() - started
         shutil.rmtree(target)
+        print(seconds, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,22 +37,29 @@ class Peer:
     """A process that does the same work another way."""
 
     name: str
+    errors: Path
     process: "subprocess.Popen[str]" = field(init=False)
 
     def __post_init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("_rekey_peers.py")), self.name]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", f"{self.name} did not start"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        self._hear()
 
     def rekey(self, source: str, target: str) -> float:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{source} {target}\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return float(self._hear())
+
+    def _hear(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended: {self.errors.read_text()[-3000:]}")
+        return line
 
     def end(self) -> None:
         assert self.process.stdin is not None
@@ -137,8 +144,9 @@ def main() -> None:
     print(describe())
     ours = []
     for rows in arguments.rows:
-        peers = [Peer(name) for name in PEERS if name not in arguments.without]
         home = tempfile.mkdtemp(prefix="belvedere-bench-")
+        wanted = [name for name in PEERS if name not in arguments.without]
+        peers = [Peer(name, Path(home) / f"{name}.log") for name in wanted]
         try:
             figures = measure(rows, arguments.rounds, arguments.views, peers, home)
         finally:
