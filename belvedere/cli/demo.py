@@ -1,294 +1,206 @@
-"""`belvedere demo`: a server is killed in the middle of 100,000 writes, and nothing acknowledged is lost.
+"""`belvedere demo`: a million rows from Spark, two views that are built, kept, damaged on purpose, put right.
 
-It starts a real server process, talks to it through the ordinary Cassandra driver, kills it with SIGKILL,
-starts it again, compares every row, and finally reads the very same files with DuckDB.
+It starts a real server process and Spark in this machine, writes through the ordinary Cassandra driver, kills
+the server with SIGKILL in the middle of the builds, and lets `belvedere verify` and `repair` say what they
+see.
 """
 
-import re
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from belvedere.cli import damage as damages
+from belvedere.cli.demo_clerk import CITIES, CUSTOMERS, Clerk
+from belvedere.cli.demo_stage import DemoFailed, Server, connect, console, good, note, quietly, step
 
-CITIES = ("Lisbon", "Nairobi", "Osaka", "Quito", "Riga", "Tunis", "Uppsala", "Wellington")
 CREATE_KEYSPACE = (
     "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 )
 CREATE_TABLE = (
-    "CREATE TABLE shop.orders (customer int, id int, city text, total double, PRIMARY KEY (customer, id))"
+    "CREATE TABLE shop.orders (customer int, id bigint, city text, total double, PRIMARY KEY (customer, id))"
 )
-INSERT = "INSERT INTO shop.orders (customer, id, city, total) VALUES (?, ?, ?, ?)"
-PER_CUSTOMER = 20
-IN_FLIGHT = 256
-READY = re.compile(r"up after ([\d.]+) s, (\d+) MiB resident")
-
-console = Console(highlight=False)
-
-
-def row(number: int) -> tuple[int, int, str, float]:
-    return (
-        number // PER_CUSTOMER,
-        number % PER_CUSTOMER,
-        CITIES[number * 7 % len(CITIES)],
-        round(number * 0.37 % 500, 2),
-    )
-
-
-class Server:
-    """`belvedere start` as a process of its own."""
-
-    def __init__(self, data: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        self._data = data
-        self.process = self._start()
-
-    def _start(self) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "belvedere.cli.main", "start"]
-        command += ["--data", str(self._data), "--port", str(self.port)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        line = process.stdout.readline().strip()
-        if not line:
-            raise SystemExit(f"the server did not start (exit status {process.wait()})")
-        ready = READY.search(line)
-        if ready is None:
-            raise SystemExit(f"the server said: {line}")
-        note(f"belvedere start --data … --port {self.port}")
-        good(f"answers CQL {ready[1]} s after its process was started, {ready[2]} MiB resident")
-        return process
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def restart(self) -> None:
-        self.process = self._start()
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(timeout=60)
-
-
-def connect(port: int) -> Any:
-    import logging
-
-    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-    from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy, RoundRobinPolicy
-
-    # The driver reports the server's death, which is the very thing shown here.
-    logging.getLogger("cassandra").setLevel(logging.CRITICAL)
-    profile = ExecutionProfile(
-        load_balancing_policy=RoundRobinPolicy(),
-        retry_policy=FallthroughRetryPolicy(),
-        request_timeout=10,
-    )
-    cluster = Cluster(
-        ["127.0.0.1"],
-        port=port,
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-        reconnection_policy=ConstantReconnectionPolicy(0.2, max_attempts=None),
-        protocol_version=5,
-    )
-    return cluster, cluster.connect()
-
-
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that takes how much is done. Where no terminal is, nothing moves."""
-    progress = Progress(
-        TextColumn("  {task.description}"),
-        BarColumn(bar_width=32),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
-
-
-def step(title: str, *explanation: str) -> None:
-    console.print(f"\n[bold]{title}[/bold]", soft_wrap=True)
-    for line in explanation:
-        console.print(f"  {line}", soft_wrap=True)
-
-
-def note(text: str) -> None:
-    console.print(f"  [dim]{text}[/dim]", soft_wrap=True)
-
-
-def good(text: str) -> None:
-    console.print(f"  [green]✓ {text}[/green]", soft_wrap=True)
-
-
-def bad(text: str) -> int:
-    console.print(f"  [bold red]✗ {text}[/bold red]", soft_wrap=True)
-    return 1
-
-
-class Writer:
-    """Keeps a window of writes in flight and remembers which were acknowledged."""
-
-    def __init__(self, session: Any, rows: int) -> None:
-        self._session = session
-        self._insert = session.prepare(INSERT)
-        self._window = threading.Semaphore(IN_FLIGHT)
-        self._lock = threading.Lock()
-        self.acknowledged = [False] * rows
-        self.count = 0
-
-    def write(self, numbers: list[int], report: Callable[[int], None], stop_at: int | None = None) -> None:
-        for number in numbers:
-            if stop_at is not None and self.count >= stop_at:
-                return
-            self._window.acquire()
-            future = self._session.execute_async(self._insert, row(number))
-            future.add_callbacks(self._acknowledge, self._fail, callback_args=(number, report))
-
-    def drain(self) -> None:
-        for _ in range(IN_FLIGHT):
-            self._window.acquire()
-        for _ in range(IN_FLIGHT):
-            self._window.release()
-
-    def _acknowledge(self, _: Any, number: int, report: Callable[[int], None]) -> None:
-        with self._lock:
-            self.acknowledged[number] = True
-            self.count += 1
-            if self.count % 500 == 0:
-                report(self.count)
-        self._window.release()
-
-    def _fail(self, _: Exception) -> None:
-        self._window.release()
+VIEWS = {
+    "shop.by_city": "SELECT * FROM shop.orders WHERE city IS NOT NULL AND customer IS NOT NULL"
+    " AND id IS NOT NULL PRIMARY KEY (city, customer, id)",
+    "shop.large": "SELECT * FROM shop.orders WHERE total >= 400 AND customer IS NOT NULL"
+    " AND id IS NOT NULL PRIMARY KEY (customer, total, id)",
+}
+#: What `verify` gives back to the shell.
+EQUAL, DIFFERS = 0, 1
+#: An order's value that no order has.
+WRONG_TOTAL = -1.0
 
 
 def run_demo(rows: int) -> int:
-    """0 when all went well, 1 when something is missing."""
+    """0 when all went as told, 1 when not."""
     started = time.monotonic()
     console.print(
-        f"\nA server takes {rows:,} writes, is killed in the middle, and starts again.\n"
-        "Nothing that it has acknowledged may be missing.",
+        f"\n{rows:,} orders come from Spark. Two views show them under other keys: built while\n"
+        "clients write and the server is killed, then damaged on purpose, and put right.",
         soft_wrap=True,
     )
+    failure = None
     with tempfile.TemporaryDirectory(prefix="belvedere-demo-") as folder:
         data = Path(folder) / "data"
-        step("1. A server", "A process of its own, with an empty data directory.")
-        server = Server(data)
+        server = None
         try:
-            code = _story(server, data, rows)
+            step("1. A server", "A process of its own, with an empty data directory.")
+            server = Server(data)
+            _story(server, data, rows)
+        except DemoFailed as error:
+            failure = error
         finally:
-            if server.process.poll() is None:
+            if server is not None and server.process.poll() is None:
                 server.kill()
     seconds = time.monotonic() - started
-    if code == 0:
-        console.print(f"\n[bold green]Nothing was lost.[/bold green] The demo took {seconds:.0f} s.\n")
-    else:
+    if failure is not None:
+        console.print(f"  [bold red]✗ {failure}[/bold red]", soft_wrap=True)
         console.print(f"\n[bold red]The demo failed[/bold red] after {seconds:.0f} s.\n")
-    return code
+        return 1
+    console.print(
+        f"\n[bold green]Both views equal their table.[/bold green] The demo took {seconds:.0f} s.\n"
+    )
+    return 0
 
 
-def _story(server: Server, data: Path, rows: int) -> int:
-    step("2. Writes", "Prepared INSERTs through the Cassandra driver, 256 at a time under way.")
+def _story(server: Server, data: Path, rows: int) -> None:
+    _load(server, rows)
+    _build(server, rows)
+    _read(server)
+    _prove(server)
+    _damage_and_repair(server, data)
+
+
+def _load(server: Server, rows: int) -> None:
+    step("2. Rows from Spark", "A DataFrame becomes sorted Parquet files of the table, all at once.")
     cluster, session = connect(server.port)
     session.execute(CREATE_KEYSPACE)
     session.execute(CREATE_TABLE)
-    note(f"{CREATE_TABLE[: CREATE_TABLE.index('(')].strip()}")
-    note(f"  {CREATE_TABLE[CREATE_TABLE.index('(') :]}")
-    writer = Writer(session, rows)
-    before = time.monotonic()
-    with progress_bar("writing", rows) as report:
-        writer.write(list(range(rows)), report, stop_at=rows * 2 // 3)
-        seconds = time.monotonic() - before
-        server.kill()
-        writer.drain()
-        report(writer.count)
     cluster.shutdown()
-    acknowledged = [number for number in range(rows) if writer.acknowledged[number]]
-    note(f"{len(acknowledged):,} writes acknowledged in {seconds:.1f} s (the driver sets the pace)")
+    note(CREATE_TABLE[: CREATE_TABLE.index("(")].strip())
+    note(f"  {CREATE_TABLE[CREATE_TABLE.index('(') :]}")
+    note('orders.write.format("belvedere").option("table", "shop.orders").mode("append").save()')
+    seconds = 0.0
 
+    def write() -> None:
+        nonlocal seconds
+        seconds = _write_from_spark(server.port, rows)
+
+    quietly(write)
+    good(f"{rows:,} rows in {seconds:.1f} s, Spark's start not counted")
+
+
+def _write_from_spark(port: int, rows: int) -> float:
+    from belvedere.pipeline.spark_session import SparkUnavailable, make_session
+
+    try:
+        spark = make_session({}, "belvedere demo")
+    except SparkUnavailable as error:
+        raise DemoFailed(str(error)) from None
+    try:
+        cities = ", ".join(f"'{city}'" for city in CITIES)
+        orders = spark.range(rows).selectExpr(
+            f"CAST(id % {CUSTOMERS} AS int) AS customer",
+            "id",
+            f"ELEMENT_AT(ARRAY({cities}), CAST(id * 7 % {len(CITIES)} AS int) + 1) AS city",
+            "CAST(ROUND(id * 0.37246 % 500, 2) AS double) AS total",
+        )
+        started = time.monotonic()
+        to_table = orders.write.format("belvedere").option("table", "shop.orders").option("port", str(port))
+        to_table.mode("append").save()
+        return time.monotonic() - started
+    finally:
+        spark.stop()
+
+
+def _build(server: Server, rows: int) -> None:
     step(
-        "3. kill -9",
-        "That is where the bar stopped: the server was killed with writes under way.",
-        "Those got no answer, so they may be there or not. Acknowledged ones must be.",
+        "3. Two views, while clients write",
+        "Both are built from one reading of the table. Meanwhile orders are written, moved and deleted",
+        "through the Cassandra driver, and in the middle the server is killed.",
     )
+    cluster, session = connect(server.port)
+    clerk = Clerk(rows)
+    for name, query in VIEWS.items():
+        note(f"CREATE MATERIALIZED VIEW {name} AS")
+        note(f"  {query}")
+        session.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    clerk.work(session)
+    done = _until_under_way(session, clerk)
+    server.kill()
+    clerk.rest()
+    cluster.shutdown()
+    note(f"kill -9: {clerk.acknowledged:,} writes were acknowledged, {done} of the views' parts were built")
     server.restart()
     cluster, session = connect(server.port)
-    found, lost = _compare(session, acknowledged)
-    if lost:
-        return bad(f"{len(lost):,} acknowledged rows are missing or differ, for example {_shown(lost)}")
-    good(f"all {len(acknowledged):,} acknowledged rows are there ({found:,} rows in all)")
-
-    step("4. The rest", "What was not acknowledged is written again, then every row is compared.")
-    remaining = [number for number in range(rows) if not writer.acknowledged[number]]
-    second = Writer(session, rows)
-    with progress_bar("writing", len(remaining)) as report:
-        second.write(remaining, report)
-        second.drain()
-        report(second.count)
-    found, lost = _compare(session, list(range(rows)))
+    clerk.work(session)
+    status = server.watch("views", "--wait")
+    clerk.rest()
+    missing = clerk.missing(session)
     cluster.shutdown()
-    if lost or found != rows:
-        return bad(f"{len(lost):,} of {found:,} rows are missing or differ, for example {_shown(lost)}")
-    good(f"{rows:,} rows, each with the values it was given")
-    code = server.stop()
-    if code != 0:
-        return bad(f"SIGTERM: the server ended with status {code}")
-    note("SIGTERM: the server wrote its memory to files and ended")
-    return _show_files(data, rows)
+    if status != 0 or missing:
+        raise DemoFailed(f"the builds ended with status {status}; {len(missing):,} writes are missing")
+    good(f"the builds went on and are done; all {clerk.acknowledged:,} acknowledged writes are there")
 
 
-def _shown(lost: list[int]) -> str:
-    return ", ".join(str(row(number)) for number in lost[:3])
+def _until_under_way(session: Any, clerk: Clerk) -> int:
+    """Until something was written, and some of the views is built; or all of them, if they are small."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        done = _ranges_done(session)
+        if done and clerk.acknowledged:
+            return done
+        time.sleep(0.1)
+    raise DemoFailed("nothing was built in two minutes; belvedere views tells more")
 
 
-def _compare(session: Any, numbers: list[int]) -> tuple[int, list[int]]:
-    """How many rows there are, and which of these are missing or differ."""
-    found: dict[tuple[int, int], tuple[str, float]] = {}
-    with progress_bar("reading", len(numbers)) as report:
-        for result in session.execute("SELECT customer, id, city, total FROM shop.orders"):
-            found[result.customer, result.id] = (result.city, result.total)
-            if len(found) % 1000 == 0:
-                report(min(len(found), len(numbers)))
-        report(len(numbers))
-    return len(found), [number for number in numbers if found.get(row(number)[:2]) != row(number)[2:]]
+def _ranges_done(session: Any) -> int:
+    builds = session.execute("SELECT ranges_done, last_failure FROM system_views.view_builds")
+    done = 0
+    for build in builds:
+        if build.last_failure:
+            raise DemoFailed(f"a build failed: {build.last_failure}")
+        done += build.ranges_done
+    return done
 
 
-def _show_files(data: Path, rows: int) -> int:
-    import duckdb
+def _read(server: Server) -> None:
+    step("4. One table, three keys")
+    cluster, session = connect(server.port)
+    for query in (
+        "SELECT id, city, total FROM shop.orders WHERE customer = 7 LIMIT 2",
+        "SELECT customer, id, total FROM shop.by_city WHERE city = 'Riga' LIMIT 2",
+        "SELECT total, id, city FROM shop.large WHERE customer = 7 ORDER BY total DESC LIMIT 2",
+    ):
+        note(query)
+        for row in session.execute(query):
+            console.print("    " + ", ".join(f"{name} {value}" for name, value in row._asdict().items()))
+    cluster.shutdown()
 
-    folder = "node/tables/shop.orders-*/*/*.parquet"
-    files = list(data.glob(folder))
-    size = sum(path.stat().st_size for path in files)
+
+def _prove(server: Server) -> None:
+    step("5. Are they right?", "Each is compared with its table, row by row, on Spark.")
+    for name in VIEWS:
+        if server.command("verify", name) != EQUAL:
+            raise DemoFailed(f"{name} differs from its table")
+
+
+def _damage_and_repair(server: Server, data: Path) -> None:
     step(
-        "5. The same files without Belvedere",
-        f"The table is {len(files)} Parquet files, {size / 1024:,.0f} KiB together. DuckDB reads them:",
+        "6. Damage",
+        "The server stops, and a file of shop.by_city is written anew, with its checksum:",
+        "one row taken out, one changed, one put in that no order stands for.",
     )
-    # Of the kinds of entries in a file, 3 is a row; the others are deletions and static values.
-    query = (
-        "SELECT city, count(*) AS orders, sum(total) AS total\n"
-        "FROM '{}' WHERE _kind = 3 GROUP BY city ORDER BY city"
-    )
-    for line in query.format("…/*.parquet").split("\n"):
-        note(line)
-    answer = duckdb.connect().execute(query.format(data / folder)).fetchall()
-    for city, orders, total in answer:
-        console.print(f"  {city:<12} {orders:>8,} orders {total:>14,.2f}")
-    counted = sum(orders for _, orders, _ in answer)
-    if counted != rows:
-        return bad(f"the files hold {counted:,} rows, not {rows:,}")
-    good(f"{counted:,} rows")
-    return 0
+    server.stop()
+    done = damages.damage(str(data), "shop.by_city", "total", WRONG_TOTAL)
+    for what, row in (("taken out", done.removed), ("changed", done.changed), ("put in", done.invented)):
+        note(f"{what:<9}  " + ", ".join(f"{name} {value}" for name, value in row.items()))
+    server.restart()
+    if server.command("verify", "shop.by_city") != DIFFERS:
+        raise DemoFailed("the damage was not found")
+    step("7. Repair", "The table is right, always. Exactly those rows of the view are put right.")
+    server.command("repair", "shop.by_city", shown=False)
+    if server.command("verify", "shop.by_city") != EQUAL:
+        raise DemoFailed("shop.by_city still differs from its table")
+    server.stop()

@@ -23,13 +23,14 @@ def build_parser() -> argparse.ArgumentParser:
     load.add_parser(commands)
     demo = commands.add_parser(
         "demo",
-        help="see a server killed while it writes, and nothing lost",
-        description="Start a server in a temporary directory, write through the Cassandra driver, kill -9 "
-        "the server in the middle, restart it, compare every row, read its files with DuckDB. Takes under "
-        "a minute. Needs cassandra-driver and duckdb.",
-        epilog="exit status: 0 all went well; 1 something acknowledged is missing, or the demo could not run",
+        help="see views built, kept through a kill -9, damaged, verified and repaired",
+        description="Start a server in a temporary directory, load a million rows from Spark, create two "
+        "views, write through the Cassandra driver while they are built, kill -9 the server in the middle, "
+        "verify the views, damage one on purpose, verify it again, repair it. Takes one to three minutes. "
+        "Needs pyspark, Java and cassandra-driver.",
+        epilog="exit status: 0 all went well; 1 something was not as it must be, or the demo could not run",
     )
-    demo.add_argument("--rows", type=_rows, default=100_000, help="rows to write (default: %(default)s)")
+    demo.add_argument("--rows", type=_rows, default=1_000_000, help="rows to load (default: %(default)s)")
     demo.set_defaults(run=_run_demo)
     return parser
 
@@ -43,11 +44,11 @@ def _rows(text: str) -> int:
 def _run_demo(arguments: argparse.Namespace) -> int:
     from belvedere.cli.demo import run_demo
 
-    missing = [name for name in ("cassandra", "duckdb") if find_spec(name) is None]
+    missing = [name for name in ("cassandra", "pyspark") if find_spec(name) is None]
     if missing:
         print(
             f"belvedere: the demo needs {' and '.join(missing)}, which servers do not: "
-            "pip install cassandra-driver duckdb",
+            "pip install cassandra-driver 'belvedere[spark]'",
             file=sys.stderr,
         )
         return 1
