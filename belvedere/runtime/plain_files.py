@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -72,3 +73,13 @@ def join_files(sources: Iterable[str], target: str) -> None:
 
 def exists(path: str) -> bool:
     return os.path.exists(path)
+
+
+def bytes_below(directory: str) -> int:
+    """What its files take together; those that go meanwhile count for nothing."""
+    total = 0
+    for where, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += os.path.getsize(os.path.join(where, name))
+    return total

@@ -1,5 +1,6 @@
 """A node's pipeline put together: the exchange, who runs jobs, and what stands on both."""
 
+import os.path
 from typing import Self
 
 from belvedere.pipeline.exchange import Exchange
@@ -31,7 +32,8 @@ class NodePipeline:
     @classmethod
     async def open(cls, runtime: Runtime, database: Database, data: str, settings: PipelineSettings) -> Self:
         """Loads that were committed are part of their tables on return."""
-        exchange = Exchange(runtime, settings.exchange or f"{data}/exchange")
+        # Whoever reads and writes there, besides this process, has a working directory of its own.
+        exchange = Exchange(runtime, os.path.abspath(settings.exchange or f"{data}/exchange"))
         loads = Loads(runtime, database, exchange)
         await exchange.open(keep=loads.kept())
         await loads.recover()

@@ -47,7 +47,7 @@ class BelvedereSource(DataSource):
                 f"mode overwrite would remove all rows of {options.table}: use mode append, which replaces "
                 'rows of the same key, or say so with .option("confirm.truncate", "true")'
             )
-        load = loading.begin(options, arrow_schema(schema))
+        load = loading.begin(options, lambda table: arrow_schema(schema))
         if overwrite:
             try:
                 options.address.query(f"TRUNCATE {options.table}")
