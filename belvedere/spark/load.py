@@ -58,6 +58,9 @@ def load_files(
 
     was_there = SparkSession.getActiveSession() is not None
     session = make_session({**_SETTINGS, **settings}, f"load into {table}")
+    if not was_there and "spark.remote" not in settings:
+        # What goes wrong is told by what is raised here, without the stacks of three processes.
+        session.sparkContext.setLogLevel("FATAL")
     try:
         report(f"reading {file_format} into {table}")
         try:
@@ -65,7 +68,7 @@ def load_files(
         except SparkFaceError:
             raise
         except Exception as error:
-            raise SparkFaceError(told(error)) from error
+            raise SparkFaceError(_unreadable(error)) from error
         return _load(frame, source, report, lines_of)
     finally:
         if not was_there:
@@ -100,7 +103,8 @@ def _load(
     load = loading.begin(options, incoming)
     try:
         parts = _write(frame, load, found[0] if found else None, report)
-        report(f"{sum(part.rows for part in parts):,} rows written, making them part of {options.table}")
+        if rows := sum(part.rows for part in parts):
+            report(f"{rows:,} rows written; making them part of {options.table}")
         summary = loading.commit(load, parts)
     except BaseException:
         loading.abort(load)
@@ -171,6 +175,13 @@ def _text(session: "SparkSession", paths: list[str]) -> "DataFrame":
             f"directories named {more[0]}=… hold a column; that is read of Parquet, not of CSV and JSON"
         )
     return frame
+
+
+def _unreadable(error: Exception) -> str:
+    message = told(error)
+    if "(TIMESTAMP(NANOS" in message:
+        message += " Spark reads no nanoseconds: write microseconds (pandas: coerce_timestamps='us')"
+    return message
 
 
 _READERS: Final = {"parquet": _parquet, "csv": _csv, "json": _json}

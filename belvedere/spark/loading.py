@@ -126,13 +126,26 @@ def _note(load: BegunLoad, part: Part, directory: str, batch: pa.RecordBatch, ba
             part.reasons[one.reason] = part.reasons.get(one.reason, 0) + 1
     if load.options.bad_rows_path:
         part.bad_file = f"{directory}/bad_rows.jsonl"
-        rows = batch.take(pa.array([one.row for one in bad])).to_pylist()
-        lines = [_line(one.reason, row) for one, row in zip(bad, rows, strict=True)]
-        append_lines(part.bad_file, lines)
+        append_lines(part.bad_file, [_line(one.reason, _row(batch, one.row)) for one in bad])
 
 
 def _line(reason: str, row: dict[str, Any]) -> bytes:
-    return json.dumps({"reason": reason, "row": row}, default=_as_text, ensure_ascii=False).encode()
+    text = json.dumps({"reason": reason, "row": row}, default=_as_text, ensure_ascii=False)
+    return text.encode(errors="replace")
+
+
+def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    return {name: _value(column[row]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """What is wrong with it may be that it is no text."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        if pa.types.is_nested(scalar.type):
+            return "(with text that is not UTF-8)"
+        return scalar.as_buffer().to_pybytes().decode(errors="replace")
 
 
 def _as_text(value: object) -> str:
