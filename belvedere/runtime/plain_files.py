@@ -22,8 +22,9 @@ class PlainFiles:
         return pa.OSFile(path, "rb")
 
     def save(self, name: str, data: bytes) -> str:
-        """A durable file of the attempt; returns its path."""
-        os.makedirs(self.directory, exist_ok=True)
+        """A durable file of the attempt; returns its path. An attempt at what was given up meanwhile must not
+        bring back the directory that it stood in."""
+        make_directory(self.directory)
         path = os.path.join(self.directory, name)
         write_durably(path, data)
         return path
@@ -33,6 +34,12 @@ class PlainFiles:
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def make_directory(path: str) -> None:
+    """In one that is there; fine if it is there itself."""
+    with suppress(FileExistsError):
+        os.mkdir(path)
 
 
 def write_durably(path: str, data: bytes) -> None:
@@ -55,7 +62,7 @@ def sync_directory(path: str) -> None:
 
 
 def append_lines(path: str, lines: Iterable[bytes]) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_directory(os.path.dirname(path))
     with open(path, "ab") as file:
         file.writelines(line + b"\n" for line in lines)
 
