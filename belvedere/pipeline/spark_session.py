@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from belvedere.pipeline.spark_failures import telling_line
 from belvedere.runtime.java import (
     OLDEST_JAVA,
     java_command,
@@ -16,6 +17,7 @@ from belvedere.runtime.java import (
     java_version,
     memory_bytes,
     python_for_spark,
+    stay_on_this_machine,
 )
 
 if TYPE_CHECKING:
@@ -52,10 +54,13 @@ def make_session(settings: Mapping[str, str], name: str) -> "SparkSession":
     """Start Spark, or connect to it: seconds. Raises SparkUnavailable."""
     check_available(settings)
     python_for_spark(_package_directory())
+    effective = effective_settings(settings)
+    if REMOTE not in effective and _is_local(effective):
+        stay_on_this_machine()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
-    for key, value in effective_settings(settings).items():
+    for key, value in effective.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -103,8 +108,7 @@ def check_available(settings: Mapping[str, str]) -> None:
 def explain(settings: Mapping[str, str], error: BaseException) -> str:
     """Why there is no session, for people."""
     where = settings.get(REMOTE) or settings.get(MASTER, "local[*]")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"Spark could not be started at {where}: {lines[0] if lines else type(error).__name__}"
+    return f"Spark could not be started at {where}: {telling_line(str(error)) or type(error).__name__}"
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:

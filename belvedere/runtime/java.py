@@ -37,9 +37,20 @@ def java_home_is_set() -> bool:
 def python_for_spark(package_directory: str) -> None:
     """Spark's local workers run this very Python, and find this very package."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = python_path_with(package_directory)
+
+
+def stay_on_this_machine() -> None:
+    """Else Spark takes, with a warning, whatever address the machine's name has."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def python_path_with(directory: str) -> str:
+    """PYTHONPATH as it is, with this directory in it."""
     path = os.environ.get("PYTHONPATH", "")
-    if package_directory not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [package_directory, path]))
+    if directory in path.split(os.pathsep):
+        return path
+    return os.pathsep.join(filter(None, [directory, path]))
 
 
 def memory_bytes() -> int:

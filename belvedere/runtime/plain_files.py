@@ -11,6 +11,14 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+#: Seconds between reports of one attempt.
+REPORTED_EVERY = 0.3
+
+
+def attempt_name() -> str:
+    """Like no other."""
+    return os.urandom(6).hex()
+
 
 class PlainFiles:
     """What one attempt at a task reads and writes. Its directory is made with the first file."""
@@ -22,8 +30,8 @@ class PlainFiles:
         return pa.OSFile(path, "rb")
 
     def save(self, name: str, data: bytes) -> str:
-        """A durable file of the attempt; returns its path. An attempt at what was given up meanwhile must not
-        bring back the directory that it stood in."""
+        """A durable file of the attempt; returns its path."""
+        # Only this one: where the directory of the whole job is gone, nobody wants the file.
         make_directory(self.directory)
         path = os.path.join(self.directory, name)
         write_durably(path, data)
@@ -34,6 +42,35 @@ class PlainFiles:
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class ReportingFiles(PlainFiles):
+    """Progress is written to a file, now and then."""
+
+    def __init__(self, directory: str, report: str) -> None:
+        super().__init__(directory)
+        self._report = report
+        self._next = 0.0
+        self._rows = self._bytes = 0
+
+    def progress(self, rows: int, size: int) -> None:
+        self._rows += rows
+        self._bytes += size
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + REPORTED_EVERY
+            self.report()
+
+    def report(self) -> None:
+        aside = f"{self._report}.{os.getpid()}.part"
+        with open(aside, "w", encoding="ascii") as file:
+            file.write(f"{self._rows} {self._bytes}")
+        os.replace(aside, self._report)
+
+
+def read_whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def make_directory(path: str) -> None:

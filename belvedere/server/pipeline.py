@@ -8,6 +8,7 @@ from belvedere.pipeline.in_process import InProcessRunner
 from belvedere.pipeline.jobs import JobRunner
 from belvedere.pipeline.loads import Loads
 from belvedere.pipeline.reads import Reads
+from belvedere.pipeline.spark_runner import SparkRunner
 from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.database import Database
 from belvedere.runtime.api import Runtime
@@ -32,7 +33,7 @@ class NodePipeline:
     @classmethod
     async def open(cls, runtime: Runtime, database: Database, data: str, settings: PipelineSettings) -> Self:
         """Loads that were committed are part of their tables on return."""
-        # Whoever reads and writes there, besides this process, has a working directory of its own.
+        # Whoever reads and writes there may have another working directory.
         exchange = Exchange(runtime, os.path.abspath(settings.exchange or f"{data}/exchange"))
         loads = Loads(runtime, database, exchange)
         await exchange.open(keep=loads.kept())
@@ -41,13 +42,8 @@ class NodePipeline:
         runners: list[JobRunner] = [inline]
         large: JobRunner = inline
         if settings.spark.get("spark.master") != NO_SPARK:
-            try:
-                from belvedere.pipeline.spark_runner import SparkRunner
-            except ImportError:
-                pass
-            else:
-                large = SparkRunner(runtime, exchange, settings.spark)
-                runners.append(large)
+            large = SparkRunner(runtime, exchange, settings.spark)
+            runners.append(large)
         work = ViewWork(runtime, database, exchange, inline=inline, large=large)
         return cls(exchange, runners, work, loads, Reads(runtime, database, exchange))
 

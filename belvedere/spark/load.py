@@ -14,16 +14,16 @@ import msgspec
 import pyarrow as pa
 
 from belvedere.model.schema import Table
-from belvedere.pipeline.spark_session import make_session
-from belvedere.runtime.plain_files import bytes_below, exists
+from belvedere.pipeline.spark_failures import explain_failure
+from belvedere.pipeline.spark_session import MASTER, REMOTE, effective_settings, make_session
+from belvedere.runtime.plain_files import attempt_name, bytes_below, exists
 from belvedere.runtime.plain_time import every, seconds
 from belvedere.spark import loading
 from belvedere.spark.calls import SparkFaceError
-from belvedere.spark.failures import told
 from belvedere.spark.lines import FILE, LINE, START, CsvLines, JsonLines, Lines
 from belvedere.spark.loading import BegunLoad, LoadSummary
 from belvedere.spark.options import SourceOptions
-from belvedere.spark.source import arrow_schema, attempt_name
+from belvedere.spark.source import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,13 +52,13 @@ def load_files(
     SparkUnavailable if there is no Spark. A session that was not there before is closed at the end."""
     source = SourceOptions.of({**options, "table": table, "host": host, "port": str(port)})
     paths = [_spark_path(file) for file in dict.fromkeys(files)]
-    where = settings.get("spark.remote") or settings.get("spark.master", "this machine")
+    where = settings.get(REMOTE) or settings.get(MASTER, "this machine")
     report(f"starting Spark on {where}")
     from pyspark.sql import SparkSession
 
     was_there = SparkSession.getActiveSession() is not None
     session = make_session({**_SETTINGS, **settings}, f"load into {table}")
-    if not was_there and "spark.remote" not in settings:
+    if not was_there and REMOTE not in settings:
         # What goes wrong is told by what is raised here, without the stacks of three processes.
         session.sparkContext.setLogLevel("FATAL")
     try:
@@ -68,8 +68,8 @@ def load_files(
         except SparkFaceError:
             raise
         except Exception as error:
-            raise SparkFaceError(_unreadable(error)) from error
-        return _load(frame, source, report, lines_of)
+            raise SparkFaceError(_unreadable(settings, error)) from error
+        return _load(frame, source, report, settings, lines_of)
     finally:
         if not was_there:
             session.stop()
@@ -80,7 +80,7 @@ def load_frame(
 ) -> LoadSummary:
     """Load a DataFrame, as `frame.write.format("belvedere").options(**options).mode("append").save(table)`
     does, and tell what became of its rows. Raises SparkFaceError."""
-    return _load(frame, SourceOptions.of({**options, "table": table}), report)
+    return _load(frame, SourceOptions.of({**options, "table": table}), report, {})
 
 
 # -- the work --------------------------------------------------------------------------------------
@@ -89,7 +89,11 @@ LinesOf = Callable[[Table], Lines]
 
 
 def _load(
-    frame: "DataFrame", options: SourceOptions, report: Report, lines_of: LinesOf | None = None
+    frame: "DataFrame",
+    options: SourceOptions,
+    report: Report,
+    settings: Mapping[str, str],
+    lines_of: LinesOf | None = None,
 ) -> LoadSummary:
     began = seconds()
     found: list[Lines] = []
@@ -102,7 +106,10 @@ def _load(
 
     load = loading.begin(options, incoming)
     try:
-        parts = _write(frame, load, found[0] if found else None, report)
+        try:
+            parts = _write(frame, load, found[0] if found else None, report)
+        except Exception as error:
+            raise SparkFaceError(explain_failure(effective_settings(settings), error)) from error
         if rows := sum(part.rows for part in parts):
             report(f"{rows:,} rows written; making them part of {options.table}")
         summary = loading.commit(load, parts)
@@ -120,11 +127,8 @@ def _write(frame: "DataFrame", load: BegunLoad, lines: Lines | None, report: Rep
     def tell() -> None:
         report(f"{bytes_below(load.directory) / 2**20:,.0f} MiB written")
 
-    try:
-        with every(_REPORT_SECONDS, tell):
-            rows = frame.mapInArrow(write, "part binary").collect()
-    except Exception as error:
-        raise SparkFaceError(told(error)) from error
+    with every(_REPORT_SECONDS, tell):
+        rows = frame.mapInArrow(write, "part binary").collect()
     return [msgspec.json.decode(row.part, type=loading.Part) for row in rows]
 
 
@@ -177,8 +181,8 @@ def _text(session: "SparkSession", paths: list[str]) -> "DataFrame":
     return frame
 
 
-def _unreadable(error: Exception) -> str:
-    message = told(error)
+def _unreadable(settings: Mapping[str, str], error: Exception) -> str:
+    message = explain_failure(effective_settings(settings), error)
     if "(TIMESTAMP(NANOS" in message:
         message += " Spark reads no nanoseconds: write microseconds (pandas: coerce_timestamps='us')"
     return message

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -18,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from belvedere.runtime.plain_files import attempt_name
 from belvedere.spark import loading, reading
 from belvedere.spark.calls import SparkFaceError
 from belvedere.spark.options import SourceOptions
@@ -106,11 +106,3 @@ class BelvedereWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         loading.abort(self._load)
-
-
-def attempt_name() -> str:
-    """Of the running task; no other task or attempt of the job has it."""
-    context = TaskContext.get()
-    if context is None:
-        return "0"
-    return f"{context.partitionId()}-{context.taskAttemptId()}"

@@ -24,8 +24,8 @@ class Underway:
     """How far the work in a lane is; what was done and told before is not in it."""
 
     batch: Batch
-    #: By the monotonic clock.
-    began: float
+    #: When something of it had been read first, by the monotonic clock, and how many rows.
+    reading: tuple[float, int] | None = None
     read: Amount = field(default_factory=Amount)
     #: Of `read`, what belongs to tasks that are done.
     told: Amount = field(default_factory=Amount)
@@ -93,10 +93,16 @@ class Workplace:
             if any(task.view == view for task in underway.batch.tasks):
                 more, told = underway.read, underway.told
                 read = read.plus(Amount(max(0, more.rows - told.rows), max(0, more.bytes - told.bytes)))
-                seconds = self._runtime.clock.monotonic() - underway.began
-                rate = more.rows / seconds if seconds > 0 else None
-                return Progress(read, underway.batch.lane, rate)
+                return Progress(read, underway.batch.lane, self._rate(underway))
         return Progress(read, None, None)
+
+    def _rate(self, underway: Underway) -> float | None:
+        """Rows a second since the first were read: what a job needs to start says nothing of the rest."""
+        if underway.reading is None:
+            return None
+        since, rows = underway.reading
+        seconds = self._runtime.clock.monotonic() - since
+        return (underway.read.rows - rows) / seconds if underway.read.rows > rows and seconds > 0 else None
 
     def halt(self, term: int, batch: Batch) -> None:
         self._post(decisions.HaltCalled(term, batch))
@@ -111,7 +117,7 @@ class Workplace:
             match effect:
                 case decisions.Begin(batch):
                     self._halted.discard(batch.lane)
-                    self.underway[batch.lane] = Underway(batch, self._runtime.clock.monotonic())
+                    self.underway[batch.lane] = Underway(batch)
                     name = f"views.work.{batch.lane.value}"
                     self._running[batch.lane] = self._runtime.spawn(name, self._run(batch))
                 case decisions.Stop(lane):
@@ -157,7 +163,10 @@ class Workplace:
             self._post(decisions.Done(batch.lane, tasks[number], read))
 
         def progress(read: Amount) -> None:
-            self.underway[batch.lane].read = read
+            underway = self.underway[batch.lane]
+            underway.read = read
+            if underway.reading is None and read.rows:
+                underway.reading = self._runtime.clock.monotonic(), read.rows
 
         if batch.stages and self._pipeline is not None:
             await self._pipeline.stage(ranges, batch.lane, done, progress)
