@@ -185,7 +185,7 @@ def test_what_is_not_there(store: Store) -> None:
         reader.load()
     with pytest.raises(PySparkException, match=r"option table is keyspace\.table"):
         reader.load("t")
-    with pytest.raises(PySparkException, match="belvedere has no option colums. There are: table"):
+    with pytest.raises(PySparkException, match=r"belvedere has no option colums\. There are: table"):
         store.read("t", colums="id")
     with pytest.raises(PySparkException, match="option port is a whole number"):
         reader.options(port="x").load("ks.t")
