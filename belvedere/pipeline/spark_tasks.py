@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from belvedere.pipeline.tasks import Task, perform
-from belvedere.runtime.plain_files import ReportingFiles, attempt_name, read_whole, write_durably
+from belvedere.runtime.plain_files import TaskAttemptFiles, attempt_name, read_whole, write_durably
 
 TASKS: Final = "tasks"
 RESULTS: Final = "results"
@@ -48,9 +48,9 @@ def performer(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
 def perform_one(directory: str, number: int) -> None:
     """Do a task. A second attempt, even at the same time, writes files of its own; one result counts."""
     task = _decode_task(read_whole(task_path(directory, number)))
-    files = ReportingFiles(
+    files = TaskAttemptFiles(
         f"{directory}/attempt-{number}-{attempt_name()}", f"{directory}/{PROGRESS}/{number}"
     )
     result = perform(task, files)
-    files.report()
+    files.settle()
     write_durably(f"{directory}/{RESULTS}/{result_name(number)}", msgspec.json.encode(result))

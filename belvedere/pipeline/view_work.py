@@ -165,6 +165,8 @@ class ViewWork:
                 snapshot.release()
             for target in targets:
                 target.tombstones_needed -= 1
+            # Not before: what is being built is not read yet, and its build needs the processors.
+            self._engine.consider_compaction(targets)
 
     async def _targets(self, views: Iterable[Table]) -> list[TabletStore]:
         found = {view.id: view for view in views}

@@ -1,6 +1,6 @@
 """Files for programs that are no node: Spark's workers and drivers, which wait for their disk where they are.
 
-Nothing of a node uses this: it reaches its files through `Runtime.disk`.
+A node reaches its files through `Runtime.disk` instead.
 """
 
 import os
@@ -31,11 +31,14 @@ class PlainFiles:
 
     def save(self, name: str, data: bytes) -> str:
         """A durable file of the attempt; returns its path."""
-        # Only this one: where the directory of the whole job is gone, nobody wants the file.
-        make_directory(self.directory)
-        path = os.path.join(self.directory, name)
+        path = self._place(name)
         write_durably(path, data)
         return path
+
+    def _place(self, name: str) -> str:
+        # Only this directory: where that of the whole job is gone, nobody wants the file.
+        make_directory(self.directory)
+        return os.path.join(self.directory, name)
 
     def progress(self, rows: int, size: int) -> None:
         """Nobody looks."""
@@ -44,14 +47,30 @@ class PlainFiles:
         time.sleep(seconds)
 
 
-class ReportingFiles(PlainFiles):
-    """Progress is written to a file, now and then."""
+class TaskAttemptFiles(PlainFiles):
+    """Progress is written to a file, now and then; what was saved is durable once `settle` returns."""
 
     def __init__(self, directory: str, report: str) -> None:
         super().__init__(directory)
         self._report = report
         self._next = 0.0
         self._rows = self._bytes = 0
+        self._saved: list[str] = []
+
+    def save(self, name: str, data: bytes) -> str:
+        # Nobody looks at it before the task's result is there, and disks sync many files better at once.
+        path = self._place(name)
+        with open(path, "wb") as file:
+            file.write(data)
+        self._saved.append(path)
+        return path
+
+    def settle(self) -> None:
+        for path in self._saved:
+            _sync(path)
+        if self._saved:
+            sync_directory(self.directory)
+        self.report()
 
     def progress(self, rows: int, size: int) -> None:
         self._rows += rows
@@ -91,7 +110,11 @@ def write_durably(path: str, data: bytes) -> None:
 
 
 def sync_directory(path: str) -> None:
-    descriptor = os.open(path or ".", os.O_RDONLY)
+    _sync(path or ".")
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -113,6 +136,11 @@ def join_files(sources: Iterable[str], target: str) -> None:
             with open(source, "rb") as part:
                 shutil.copyfileobj(part, file)
     os.replace(aside, target)
+
+
+def absolute(path: str) -> str:
+    """Good in any working directory."""
+    return os.path.abspath(path)
 
 
 def exists(path: str) -> bool:

@@ -4,7 +4,6 @@
 same work by itself: a load is begun here, Spark's workers turn rows into files, and here it is committed.
 """
 
-import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ import pyarrow as pa
 from belvedere.model.schema import Table
 from belvedere.pipeline.spark_failures import explain_failure
 from belvedere.pipeline.spark_session import MASTER, REMOTE, effective_settings, make_session
-from belvedere.runtime.plain_files import attempt_name, bytes_below, exists
+from belvedere.runtime.plain_files import absolute, attempt_name, bytes_below, exists
 from belvedere.runtime.plain_time import every, seconds
 from belvedere.spark import loading
 from belvedere.spark.calls import SparkFaceError
@@ -142,7 +141,7 @@ def _spark_path(file: str) -> str:
         raise SparkFaceError(f"Spark passes over files whose names begin with {name[0]}: rename {file}")
     if "://" in file:
         return file
-    path = os.path.abspath(file)
+    path = absolute(file)
     # What is there under this very name is no pattern.
     return "file://" + (re.sub(r"([\\*?\[\]{}])", r"\\\1", path) if exists(file) else path)
 

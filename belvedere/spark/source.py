@@ -63,8 +63,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 class BelvedereReader(DataSourceReader):
-    """Takes no filters. Spark 4.3 keeps one set of partitions for all that is made of a DataFrame, so what the
-    filter of one query leaves out would be missing in the others; the option `keys` says what to read."""
+    """Takes no filters. Spark 4.3 keeps one set of partitions for all that is made of a DataFrame: what the
+    filter of one query leaves out would be missing in the others. The option `keys` says what to read."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

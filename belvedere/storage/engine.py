@@ -416,9 +416,9 @@ class StorageEngine:
         staged: bool = False,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Make files part of tablets: in one step for readers and writers. See `TabletStore.attach`."""
+        """Make files part of tablets: in one step for readers and writers. See `TabletStore.attach`. When
+        all have come that are to come, tell `consider_compaction`."""
         await attach_together(self._runtime, parts, load=load, staged=staged, check=check)
-        self.consider_compaction(store for store, _ in parts)
 
     def consider_compaction(self, stores: Iterable[TabletStore]) -> None:
         """Files have come, or became such that may be compacted."""
