@@ -16,6 +16,8 @@ from belvedere.storage.sstable_format import SSTableFacts
 
 #: What is read and written at once when a file must be copied.
 COPY_BYTES = 8 << 20
+#: A directory that is still written to is removed again and again, with such pauses (in seconds).
+_TRIES, _PAUSE = 25, 0.2
 
 
 class Exchange:
@@ -77,5 +79,15 @@ class Exchange:
             await file.close()
 
     async def discard(self, job_id: str) -> None:
-        """Remove all that the job read and wrote; fine if there is nothing."""
-        await self._disk.remove_tree(self.job_directory(job_id))
+        """Remove all that the job read and wrote; fine if there is nothing. Tasks that do not know yet that it
+        is over may still write: what they put into a directory while it is removed keeps it there."""
+        directory = self.job_directory(job_id)
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._disk.remove_tree(directory)
+                if not await self._disk.exists(directory):
+                    return
+            except DiskError:
+                if not left:
+                    raise
+            await self._runtime.clock.sleep(_PAUSE)

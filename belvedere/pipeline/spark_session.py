@@ -29,8 +29,6 @@ MASTER: Final = "spark.master"
 #: True of every session, wherever it runs.
 _EVERYWHERE: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # Keys in a filter are looked up instead of read past.
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Spark's own lz4 is not the LZ4 of other readers.
     "spark.sql.parquet.compression.codec": "zstd",

@@ -1,13 +1,13 @@
 """Files for programs that are no node: Spark's workers and drivers, which wait for their disk where they are.
 
-Nothing of a node uses this: it reaches its files through `Runtime.disk`.
+A node reaches its files through `Runtime.disk` instead.
 """
 
-import contextlib
 import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -37,8 +37,7 @@ class PlainFiles:
 
     def _place(self, name: str) -> str:
         # Only this directory: where that of the whole job is gone, nobody wants the file.
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.directory)
+        make_directory(self.directory)
         return os.path.join(self.directory, name)
 
     def progress(self, rows: int, size: int) -> None:
@@ -93,6 +92,12 @@ def read_whole(path: str) -> bytes:
         return file.read()
 
 
+def make_directory(path: str) -> None:
+    """In one that is there; fine if it is there itself."""
+    with suppress(FileExistsError):
+        os.mkdir(path)
+
+
 def write_durably(path: str, data: bytes) -> None:
     """All of it under this name, or nothing, also after a crash."""
     aside = f"{path}.part"
@@ -117,7 +122,7 @@ def _sync(path: str) -> None:
 
 
 def append_lines(path: str, lines: Iterable[bytes]) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_directory(os.path.dirname(path))
     with open(path, "ab") as file:
         file.writelines(line + b"\n" for line in lines)
 
@@ -133,5 +138,20 @@ def join_files(sources: Iterable[str], target: str) -> None:
     os.replace(aside, target)
 
 
+def absolute(path: str) -> str:
+    """Good in any working directory."""
+    return os.path.abspath(path)
+
+
 def exists(path: str) -> bool:
     return os.path.exists(path)
+
+
+def bytes_below(directory: str) -> int:
+    """What its files take together; those that go meanwhile count for nothing."""
+    total = 0
+    for where, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += os.path.getsize(os.path.join(where, name))
+    return total

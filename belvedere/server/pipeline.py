@@ -1,6 +1,5 @@
 """A node's pipeline put together: the exchange, who runs jobs, and what stands on both."""
 
-import os.path
 from typing import Self
 
 from belvedere.pipeline.exchange import Exchange
@@ -12,6 +11,7 @@ from belvedere.pipeline.spark_runner import SparkRunner
 from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.database import Database
 from belvedere.runtime.api import Runtime
+from belvedere.runtime.plain_files import absolute
 from belvedere.server.settings import PipelineSettings
 
 #: A value of `spark.master`: large jobs are done by the node itself, as small ones are.
@@ -33,8 +33,8 @@ class NodePipeline:
     @classmethod
     async def open(cls, runtime: Runtime, database: Database, data: str, settings: PipelineSettings) -> Self:
         """Loads that were committed are part of their tables on return."""
-        # Whoever reads there may have another working directory.
-        exchange = Exchange(runtime, os.path.abspath(settings.exchange or f"{data}/exchange"))
+        # Whoever reads and writes there may have another working directory.
+        exchange = Exchange(runtime, absolute(settings.exchange or f"{data}/exchange"))
         loads = Loads(runtime, database, exchange)
         await exchange.open(keep=loads.kept())
         await loads.recover()

@@ -18,6 +18,10 @@ class SparkFaceError(Exception):
     """What was asked of the data source cannot be done; the message is for people."""
 
 
+class ConnectionBroke(SparkFaceError):
+    """While a node was asked: whether it did what it was asked for is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a node answers CQL."""
@@ -44,7 +48,7 @@ class Address:
         except CQLError as error:
             raise SparkFaceError(str(error)) from error
         except NetworkError as error:
-            raise SparkFaceError(f"the connection to {self.host}:{self.port} broke: {error}") from error
+            raise ConnectionBroke(f"the connection to {self.host}:{self.port} broke: {error}") from error
 
     def call(self, procedure: str, *arguments: str) -> dict[str, Any]:
         """The one row that a procedure gives back; {} if none."""

@@ -103,7 +103,9 @@ def _maps(cql_type: MapType, array: pa.MapArray) -> pa.Array:
     entries = pa.ListArray.from_arrays(
         array.offsets, pa.StructArray.from_arrays([array.keys, array.items], ["k", "v"])
     )
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+    # Null ones may hold something.
+    entries = pc.if_else(array.is_valid(), entries, pa.scalar(None, entries.type))
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(entries), 0))
     keys, items = entries.flatten().flatten()
     return pa.MapArray.from_arrays(
         _offsets(lengths), _shown(cql_type.key, keys), _shown(cql_type.value, items), mask=_missing(array)

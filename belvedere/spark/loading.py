@@ -6,24 +6,28 @@ the driver tells the node which files there are. Until that last call nothing is
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from belvedere.model.schema import Table
+from belvedere.pipeline import schema_of
 from belvedere.pipeline.load import LoadDescription, LoadRefused, RunWriter, files_of
 from belvedere.pipeline.load_rows import BadRow, RowFitter
-from belvedere.pipeline.schema_of import table_of
 from belvedere.pipeline.tasks import OutputFile
 from belvedere.runtime.plain_files import PlainFiles, append_lines, join_files, write_durably
-from belvedere.spark.calls import SparkFaceError
+from belvedere.spark.calls import ConnectionBroke, SparkFaceError
+from belvedere.spark.lines import LINE, Lines
 from belvedere.spark.options import SourceOptions
 
 #: Reasons that are told, and how many of them of each worker.
 _TOLD: Final = 5
 _KEPT: Final = 1000
+#: How often a node is asked to commit if the connection to it breaks.
+_TRIES: Final = 3
 
 
 class BadRowsFound(SparkFaceError):
@@ -40,16 +44,14 @@ class BegunLoad:
     options: SourceOptions
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """What one worker did."""
 
-    #: OutputFiles as JSON.
-    outputs: bytes = b"[]"
+    outputs: list[OutputFile] = []
     rows: int = 0
     bad_rows: int = 0
     #: How often rows were bad for what reason; not all of them if they are very many.
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, int] = {}
     #: Where they were written.
     bad_file: str | None = None
 
@@ -64,13 +66,13 @@ class LoadSummary:
     seconds: float = 0.0
 
 
-def begin(options: SourceOptions, incoming: pa.Schema) -> BegunLoad:
-    """Raises SparkFaceError if rows of this schema cannot be loaded into the table."""
+def begin(options: SourceOptions, incoming: Callable[[Table], pa.Schema]) -> BegunLoad:
+    """Raises SparkFaceError if rows of the `incoming` schema cannot be loaded into the table."""
     answer = options.address.call("begin_load", options.table, options.for_load())
     load = BegunLoad(answer["load"], answer["directory"], answer["description"].encode(), options)
     try:
-        description = _description(load)
-        RowFitter(table_of(description.schema, description.table), incoming)
+        table = table_of(load)
+        RowFitter(table, incoming(table))
     except LoadRefused as error:
         abort(load)
         raise SparkFaceError(str(error)) from None
@@ -84,40 +86,66 @@ def _description(load: BegunLoad) -> LoadDescription:
     return msgspec.json.decode(load.description, type=LoadDescription)
 
 
-def write_part(load: BegunLoad, attempt: str, batches: Iterable[pa.RecordBatch]) -> Part:
-    """One worker's rows as files of their own; `attempt` is unlike that of any other try of this load."""
+def table_of(load: BegunLoad) -> Table:
+    description = _description(load)
+    return schema_of.table_of(description.schema, description.table)
+
+
+def write_part(
+    load: BegunLoad, attempt: str, batches: Iterable[pa.RecordBatch], lines: Lines | None = None
+) -> Part:
+    """One worker's rows as files of their own; `attempt` is unlike that of any other try of this load.
+    With `lines`, batches are of lines that are yet to be parsed."""
     files = PlainFiles(f"{load.directory}/attempt-{attempt}")
     writer = RunWriter.of(_description(load), files.save)
     part = Part()
     fitter: RowFitter | None = None
-    for batch in batches:
+    for given in batches:
+        batch = given
+        if lines is not None:
+            batch, bad = lines.parse(given)
+            _note(load, part, files.directory, given.select([LINE]), bad)
         fitter = fitter or writer.fitter(batch.schema)
         rows, bad = fitter.fit(batch)
-        if bad:
-            _note(load, part, files.directory, batch, bad)
+        _note(load, part, files.directory, batch, bad)
         # Of a load that fails anyhow only the bad rows are of interest.
         if not part.bad_rows or load.options.skip_bad_rows:
             writer.add(rows)
     if not part.bad_rows or load.options.skip_bad_rows:
-        part.outputs = msgspec.json.encode(writer.finish())
+        part.outputs = writer.finish()
         part.rows = writer.rows
     return part
 
 
 def _note(load: BegunLoad, part: Part, directory: str, batch: pa.RecordBatch, bad: Sequence[BadRow]) -> None:
+    if not bad:
+        return
     part.bad_rows += len(bad)
     for one in bad:
         if one.reason in part.reasons or len(part.reasons) < _KEPT:
-            part.reasons[one.reason] += 1
+            part.reasons[one.reason] = part.reasons.get(one.reason, 0) + 1
     if load.options.bad_rows_path:
         part.bad_file = f"{directory}/bad_rows.jsonl"
-        rows = batch.take(pa.array([one.row for one in bad])).to_pylist()
-        lines = [_line(one.reason, row) for one, row in zip(bad, rows, strict=True)]
-        append_lines(part.bad_file, lines)
+        append_lines(part.bad_file, [_line(one.reason, _row(batch, one.row)) for one in bad])
 
 
 def _line(reason: str, row: dict[str, Any]) -> bytes:
-    return json.dumps({"reason": reason, "row": row}, default=_as_text, ensure_ascii=False).encode()
+    text = json.dumps({"reason": reason, "row": row}, default=_as_text, ensure_ascii=False)
+    return text.encode(errors="replace")
+
+
+def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    return {name: _value(column[row]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """What is wrong with it may be that it is no text."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        if pa.types.is_nested(scalar.type):
+            return "(with text that is not UTF-8)"
+        return scalar.as_buffer().to_pybytes().decode(errors="replace")
 
 
 def _as_text(value: object) -> str:
@@ -134,15 +162,32 @@ def commit(load: BegunLoad, parts: Sequence[Part]) -> LoadSummary:
     path = _keep_bad_rows(options, parts) if bad else None
     if bad and not options.skip_bad_rows:
         raise BadRowsFound(_complaint(options, bad, reasons, path))
-    outputs = [
-        output for part in parts for output in msgspec.json.decode(part.outputs, type=list[OutputFile])
-    ]
+    outputs = [output for part in parts for output in part.outputs]
     if outputs:
         write_durably(f"{load.directory}/load.json", files_of(outputs))
-        options.address.call("commit_load", load.id)
+        _make_part_of_table(load)
     else:
         abort(load)
     return LoadSummary(sum(part.rows for part in parts), bad, path, dict(reasons.most_common()))
+
+
+def _make_part_of_table(load: BegunLoad) -> None:
+    """Asked again a node gives the same answer, so that a broken connection need not leave it open."""
+    broke: SparkFaceError | None = None
+    for _ in range(_TRIES):
+        try:
+            load.options.address.call("commit_load", load.id)
+            return
+        except ConnectionBroke as error:
+            broke = error
+        except SparkFaceError:
+            if broke is None:
+                raise
+            break
+    raise SparkFaceError(
+        f"whether the rows are part of {load.options.table} is not known: {broke}. Look there: all of them "
+        "are, or none. To load them again does no harm"
+    )
 
 
 def _keep_bad_rows(options: SourceOptions, parts: Sequence[Part]) -> str | None:

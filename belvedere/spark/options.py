@@ -1,8 +1,10 @@
 """The options of the data source, checked."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +15,7 @@ _KNOWN: Final = {
     "host": "of a node (127.0.0.1)",
     "port": "of its CQL server (9042)",
     "columns": "read only these, separated by commas",
+    "keys": 'read only these partitions, as JSON: {"customer": 5}, or {"customer": [5, 6], "year": 2026}',
     "badrows": "fail (default) or skip",
     "badrowspath": "a file for rows that were skipped",
     "timestamp": "write time of all rows in µs since 1970 (the present)",
@@ -27,6 +30,8 @@ class SourceOptions:
     #: As CQL has it: keyspace.table, quoted where needed.
     table: str
     columns: tuple[str, ...] = ()
+    #: Wanted values of each column of the partition key, as parsed JSON; None: all partitions.
+    keys: Mapping[str, Sequence[Any]] | None = None
     skip_bad_rows: bool = False
     bad_rows_path: str | None = None
     timestamp: int | None = None
@@ -48,6 +53,7 @@ class SourceOptions:
             Address(options.get("host", "127.0.0.1"), _number(options, "port", 9042) or 9042),
             table,
             tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
+            _keys(options.get("keys")),
             _choice(options, "badrows", ("fail", "skip")) == "skip",
             options.get("badrowspath"),
             _number(options, "timestamp"),
@@ -59,6 +65,18 @@ class SourceOptions:
         """The options of a load as the node takes them."""
         wanted = {"timestamp": self.timestamp, "ttl": self.ttl}
         return msgspec.json.encode({k: v for k, v in wanted.items() if v is not None}).decode()
+
+
+def _keys(text: str | None) -> Mapping[str, Sequence[Any]] | None:
+    if text is None:
+        return None
+    try:
+        given = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise SparkFaceError(f'option keys is a JSON object such as {{"customer": [5, 6]}}, not {text}')
+    return {name: value if isinstance(value, list) else [value] for name, value in given.items()}
 
 
 def _number(options: Mapping[str, str], name: str, default: int | None = None) -> int | None:

@@ -1,41 +1,48 @@
 """A read from its beginning to its end: a snapshot of a table, handed out tablet by tablet."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from belvedere.model.ordering import join_partition_key
-from belvedere.model.schema import Table
+from belvedere.model.schema import Column, Table
 from belvedere.model.token import tokens_of
-from belvedere.model.types import CQLType, InvalidValue
-from belvedere.pipeline.load_values import CannotFit, check_fits, convert
-from belvedere.pipeline.read import ReadDescription, ReadTablet, TabletScan, visible_columns
+from belvedere.model.types import InvalidValue
+from belvedere.pipeline.read import ReadDescription, TabletScan, visible_columns
 from belvedere.runtime.plain_files import PlainFiles
 from belvedere.spark.calls import SparkFaceError
 from belvedere.spark.columns import as_spark
 from belvedere.spark.options import SourceOptions
-from belvedere.storage.columns import from_arrow
+from belvedere.storage.columns import from_arrow, to_arrow
 
 #: Rows of one Arrow batch on its way to Spark.
 _BATCH_ROWS: Final = 1 << 16
-#: Beyond so many keys, looking them up one by one is no better than reading all.
-_MOST_KEYS: Final = 10_000
+#: Partitions that can be asked for at once.
+_MOST_KEYS: Final = 100_000
 
-#: Of partition key columns: the values that rows may have in it.
-KeyValues = Mapping[str, Sequence[Any]]
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Some partitions: every combination of these values of the columns of the partition key."""
+
+    #: Wire bytes, by column in the order of the key.
+    values: tuple[tuple[bytes, ...], ...]
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BegunRead:
     id: str
     description: ReadDescription
-    #: Of the wanted partitions; None for all.
-    tokens: tuple[int, ...] | None = None
+    #: None for all partitions.
+    wanted: Wanted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +52,20 @@ class TabletWork:
     description: bytes
     tablet: int
     names: tuple[str, ...]
-    tokens: tuple[int, ...] | None
+    wanted: Wanted | None
 
 
-def begin(options: SourceOptions, keys: KeyValues) -> BegunRead:
+def begin(options: SourceOptions) -> BegunRead:
     answer = options.address.call("begin_read", options.table)
     description = msgspec.json.decode(answer["description"], type=ReadDescription)
-    return BegunRead(answer["read"], description, key_tokens(description.the_table(), keys))
+    read = BegunRead(answer["read"], description)
+    if options.keys is None:
+        return read
+    try:
+        return replace(read, wanted=wanted_partitions(description.the_table(), options.keys))
+    except SparkFaceError:
+        end(options, read)
+        raise
 
 
 def end(options: SourceOptions, read: BegunRead) -> None:
@@ -67,12 +81,13 @@ def work_of(read: BegunRead, names: Sequence[str]) -> list[TabletWork]:
         raise SparkFaceError(f"column {missing[0]} is gone since the DataFrame was made: make it anew")
     found = []
     for tablet in description.tablets:
-        tokens = None
-        if read.tokens is not None:
-            tokens = tuple(token for token in read.tokens if tablet.holds(token))
-        if tablet.inputs and tokens != ():
+        wanted = read.wanted
+        if wanted is not None:
+            tokens = tuple(token for token in wanted.tokens if tablet.holds(token))
+            wanted = replace(wanted, tokens=tokens)
+        if tablet.inputs and (wanted is None or wanted.tokens):
             one = ReadDescription(description.schema, description.table, description.now, [tablet])
-            found.append(TabletWork(msgspec.json.encode(one), tablet.tablet, tuple(names), tokens))
+            found.append(TabletWork(msgspec.json.encode(one), tablet.tablet, tuple(names), wanted))
     return found
 
 
@@ -81,55 +96,62 @@ def rows_of(work: TabletWork, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     description = msgspec.json.decode(work.description, type=ReadDescription)
     table = description.the_table()
     columns = [table.by_name[name] for name in work.names]
-    tokens = None if work.tokens is None else np.array(work.tokens, np.int64)
-    scan = TabletScan(table, columns, description.now, tokens)
-    tablet: ReadTablet = description.tablets[0]
-    for part in scan.rows(tablet, PlainFiles("")):
-        for batch in part.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
-            arrays = [
-                as_spark(column.type.frozen(), array, field.type)
-                for column, array, field in zip(columns, batch.columns, target, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=target)
+    keys = () if work.wanted is None else table.partition_key
+    tokens = None if work.wanted is None else np.array(work.wanted.tokens, np.int64)
+    scan = TabletScan(table, [*columns, *keys], description.now, tokens)
+    try:
+        for part in scan.rows(description.tablets[0], PlainFiles("")):
+            for batch in part.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
+                if work.wanted is not None:
+                    batch = batch.filter(_is_wanted(table, batch.columns[len(columns) :], work.wanted))
+                arrays = [
+                    as_spark(column.type.frozen(), array, field.type)
+                    for column, array, field in zip(columns, batch.columns, target, strict=False)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=target)
+    except FileNotFoundError as error:
+        raise SparkFaceError(
+            f"the snapshot of {table.full_name} that this DataFrame reads is gone ({error.filename}): a node "
+            "keeps it for an hour, until it restarts at most. Make the DataFrame anew"
+        ) from None
 
 
 # -- which partitions ------------------------------------------------------------------------------
 
 
-def key_tokens(table: Table, keys: KeyValues) -> tuple[int, ...] | None:
-    """The tokens of the partitions that these values leave; None if they leave too many, or any."""
-    columns = []
-    combinations = 1
-    for column in table.partition_key:
-        wires = _wires(column.type, keys[column.name]) if column.name in keys else None
-        if wires is None:
-            return None
-        columns.append(wires)
-        combinations *= len(wires)
-    if combinations > _MOST_KEYS:
-        return None
-    joined = [join_partition_key(list(parts)) for parts in product(*columns)]
-    if not joined:
-        return ()
-    return tuple(sorted(set(tokens_of(joined).tolist())))
+def wanted_partitions(table: Table, keys: Mapping[str, Sequence[Any]]) -> Wanted:
+    """Raises SparkFaceError if these are no values of the partition key."""
+    names = [column.name for column in table.partition_key]
+    if set(keys) != set(names):
+        raise SparkFaceError(
+            f"option keys names the columns of the partition key of {table.full_name}, {', '.join(names)}; "
+            f"not {', '.join(keys) or 'none'}"
+        )
+    values = tuple(_wires(column, keys[column.name]) for column in table.partition_key)
+    if prod(map(len, values)) > _MOST_KEYS:
+        raise SparkFaceError(f"option keys asks for more than {_MOST_KEYS:,} partitions: read all, and join")
+    joined = [join_partition_key(list(parts)) for parts in product(*values)]
+    return Wanted(values, tuple(sorted(set(tokens_of(joined).tolist()))) if joined else ())
 
 
-def _wires(kind: CQLType, values: Sequence[Any]) -> list[bytes] | None:
-    """None if it is not certain which values of the table are equal to these for Spark."""
-    if kind.name not in _EXACT:
-        return None
-    try:
-        array = pa.array(values)
-        check_fits(kind, array.type)
-        converted = convert(kind, array)
-    except (pa.ArrowException, CannotFit, InvalidValue):
-        return None
-    if converted.problems or converted.array.null_count:
-        return None
-    return [wire for wire in from_arrow(kind, converted.array).to_list() if wire is not None]
+def _wires(column: Column, values: Sequence[Any]) -> tuple[bytes, ...]:
+    found: dict[bytes, None] = {}
+    for value in values:
+        try:
+            found[column.type.normalise(column.type.from_json(value))] = None
+        except InvalidValue as error:
+            raise SparkFaceError(f"option keys: {column.name}: {error}") from None
+    return tuple(found)
 
 
-#: Types of which one value in the table at most is equal to a value in Spark.
-_EXACT: Final = frozenset(
-    ("tinyint", "smallint", "int", "bigint", "text", "ascii", "blob", "boolean", "date", "uuid", "timeuuid")
-)
+def _is_wanted(table: Table, arrays: Sequence[pa.Array], wanted: Wanted) -> pa.Array:
+    """Whether rows are of wanted partitions: others may have the same token."""
+    flags = np.ones(len(arrays[0]), np.bool_)
+    for column, array, values in zip(table.partition_key, arrays, wanted.values, strict=True):
+        kind = column.type.frozen()
+        if pa.types.is_nested(array.type):
+            known = set(values)
+            flags &= np.array([wire in known for wire in from_arrow(kind, array).to_list()], np.bool_)
+        else:
+            flags &= np.asarray(pc.is_in(array, to_arrow(kind, list(values))))
+    return pa.array(flags)

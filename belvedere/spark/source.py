@@ -3,24 +3,21 @@
 Spark pickles these objects from one Python process to the next, so they hold plain values only.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    EqualTo,
-    Filter,
-    In,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from belvedere.runtime.plain_files import attempt_name
 from belvedere.spark import loading, reading
 from belvedere.spark.calls import SparkFaceError
 from belvedere.spark.options import SourceOptions
@@ -47,7 +44,7 @@ class BelvedereSource(DataSource):
                 f"mode overwrite would remove all rows of {options.table}: use mode append, which replaces "
                 'rows of the same key, or say so with .option("confirm.truncate", "true")'
             )
-        load = loading.begin(options, arrow_schema(schema))
+        load = loading.begin(options, lambda table: arrow_schema(schema))
         if overwrite:
             try:
                 options.address.query(f"TRUNCATE {options.table}")
@@ -65,46 +62,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class _PushFilters:
-    """A method that Spark calls where filters are pushed down, and does not see where they are not.
-
-    Spark refuses readers with a `pushFilters` of their own in sessions without the setting
-    `spark.sql.python.filterPushdown.enabled`, instead of not calling it. It tells by this attribute.
-    """
-
-    __func__ = DataSourceReader.pushFilters
-
-    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
-        self._push = push
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._push(filters)
-
-
 class BelvedereReader(DataSourceReader):
+    """Takes no filters. Spark 4.3 keeps one set of partitions for all that is made of a DataFrame: what the
+    filter of one query leaves out would be missing in the others. The option `keys` says what to read."""
+
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._keys: dict[str, Sequence[Any]] = {}
-
-    @property
-    def pushFilters(self) -> Any:
-        return _PushFilters(self._push)
-
-    def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note which values columns may have; Spark filters by itself all the same."""
-        for one in filters:
-            match one:
-                case EqualTo(attribute=(name,), value=value):
-                    self._keys[name] = [value]
-                case In(attribute=(name,), value=values):
-                    self._keys.setdefault(name, list(values))
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        read = reading.begin(self._options, self._keys)
-        names = self._schema.fieldNames()
-        return [InputPartition(work) for work in reading.work_of(read, names)]
+        read = reading.begin(self._options)
+        try:
+            work = reading.work_of(read, self._schema.fieldNames())
+        except SparkFaceError:
+            reading.end(self._options, read)
+            raise
+        return [InputPartition(one) for one in work]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are none
@@ -133,11 +106,3 @@ class BelvedereWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         loading.abort(self._load)
-
-
-def attempt_name() -> str:
-    """Of the running task; no other task or attempt of the job has it."""
-    context = TaskContext.get()
-    if context is None:
-        return "0"
-    return f"{context.partitionId()}-{context.taskAttemptId()}"

@@ -16,9 +16,11 @@ def query(server: ServerProcess, *texts: str) -> list[dict[str, Any]]:
     async def ask(runtime: RealRuntime) -> list[dict[str, Any]]:
         client = await Client.connect(runtime, server.host, server.port)
         rows: list[dict[str, Any]] = []
-        for text in texts:
-            rows = await client.query(text)
-        client.close()
+        try:
+            for text in texts:
+                rows = await client.query(text)
+        finally:
+            client.close()
         return rows
 
     return run(ask)

@@ -1,7 +1,10 @@
 """What nodes and jobs hand each other, on the real runtime and on simulated ones."""
 
+import contextlib
 import errno
 import os
+import threading
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +15,7 @@ from belvedere.pipeline import exchange as exchange_module
 from belvedere.pipeline.exchange import Exchange
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import FileMissing
+from belvedere.runtime.plain_files import PlainFiles
 from tests.pipeline.fake_tasks import FACTS
 from tests.pipeline.on_runtime import RUNTIMES, run_test
 
@@ -93,5 +97,32 @@ def test_files_are_copied_where_links_are_impossible(
         assert one.path != two.path
         assert await runtime.disk.read(one.path) == await runtime.disk.read(two.path) == data
         assert os.stat(one.path).st_nlink == 1
+
+    run_test("real", test, tmp_path)
+
+
+def test_a_task_that_still_writes_does_not_bring_its_job_back(tmp_path: Path) -> None:
+    """As Spark's workers do for a moment after their job was cancelled."""
+    ended = threading.Event()
+
+    def straggle(directory: str) -> None:
+        files = PlainFiles(f"{directory}/attempt-1")
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            with contextlib.suppress(FileNotFoundError):  # it is told that nobody wants them
+                files.save(os.urandom(4).hex(), b"x")
+        ended.set()
+
+    async def test(runtime: Runtime, home: str) -> None:
+        exchange = Exchange(runtime, f"{home}/exchange")
+        for number in range(3):
+            ended.clear()
+            job = f"job-{number}"
+            await runtime.disk.make_directory(exchange.job_directory(job))
+            threading.Thread(target=straggle, args=(exchange.job_directory(job),)).start()
+            await runtime.clock.sleep(0.1)
+            await exchange.discard(job)
+            await runtime.compute(ended.wait)
+            assert await runtime.disk.list(exchange.directory) == []
 
     run_test("real", test, tmp_path)

@@ -1,0 +1,29 @@
+"""Time for programs that are no node: how long something takes, and something now and then while it does."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def seconds() -> float:
+    """From some origin; never goes back."""
+    return time.monotonic()
+
+
+@contextmanager
+def every(pause: float, action: Callable[[], None]) -> Iterator[None]:
+    """Do it each time so many seconds have passed, in a thread of its own, until the block ends."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(pause):
+            action()
+
+    thread = threading.Thread(target=repeat, name="every", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
