@@ -73,9 +73,7 @@ class LoadingNode(Node):
         await self.loads.recover()
         self.jobs = InProcessRunner(self.runtime, self.exchange)
         work = ViewWork(self.runtime, self.database, self.exchange, inline=self.jobs, large=self.jobs)
-        # Now and then every build is a job.
-        rows = self.runtime.random.randint(0, 1) * 1000
-        self.views = await Views.start(self.runtime, self.database, work, rows)
+        self.views = await Views.start(self.runtime, self.database, work, self.inline_rows())
 
     async def _make_tables(self) -> None:
         await super()._make_tables()

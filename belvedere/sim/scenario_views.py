@@ -77,11 +77,11 @@ class Node:
         await exchange.open()
         self.jobs = InProcessRunner(self.runtime, exchange)
         work = ViewWork(self.runtime, self.database, exchange, inline=self.jobs, large=self.jobs)
-        rows = 0 if self.builds_by_jobs() else 1_000_000
-        self.views = await Views.start(self.runtime, self.database, work, rows)
+        self.views = await Views.start(self.runtime, self.database, work, self.inline_rows())
 
-    def builds_by_jobs(self) -> bool:
-        return self.runtime.random.random() < 0.6
+    def inline_rows(self) -> int:
+        """Up to how many rows views are built without jobs: any number, or none."""
+        return 0 if self.runtime.random.random() < 0.6 else 1_000_000
 
     async def close(self) -> None:
         await self.views.stop()
