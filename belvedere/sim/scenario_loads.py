@@ -49,6 +49,8 @@ class Known:
     emptied: int = 0
     #: One of these may have emptied some tablets only, and no load was told since.
     half_empty: bool = False
+    #: Views that were damaged and not repaired since.
+    damaged: set[bytes] = field(default_factory=set)
 
 
 @dataclass
@@ -60,7 +62,7 @@ class LoadedRow:
 
 class LoadingNode(Node):
     def __init__(self, world: World, runtime: SimRuntime, store: MemoryStore, known: Known) -> None:
-        super().__init__(world, runtime, store)
+        super().__init__(world, runtime, store, known.damaged)
         self.known = known
         self.exchange = Exchange(runtime, "data/exchange")
         self.loads: Loads
@@ -231,7 +233,7 @@ async def loads(world: World) -> None:
             await living
         except MachineCrashed:
             world.mark("loads.crashed_while_opening")
-        world.record("scenario", f"life {life}: {known}")
+        world.record("scenario", f"life {life}: tried {known.tried}, told {known.told}")
         if world.failures:
             return
         await world.sleep(plan.random())

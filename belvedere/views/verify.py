@@ -228,6 +228,8 @@ class Verification:
             image = await self._image_of(home, version)
             assert image is not None  # The partition is held.
             update = self._maker.arrival(image)
+        if pause := self._runtime.buggify("views.repair_computed"):
+            await pause
         try:
             await writer.write([update])
         except RangeChanged:

@@ -242,7 +242,7 @@ async def _load(node: SmallNode) -> None:
 
 
 async def _after_load_began(node: SmallNode) -> None:
-    """Which of a load and a write wins, their timestamps say, and those of loads are given when they begin."""
+    """Timestamps say whether a load or a write wins, and a load's is given when it begins."""
     while not await node.runtime.disk.list("data/exchange"):
         await node.runtime.clock.sleep(0.001)
     await node.write_meanwhile()
@@ -316,9 +316,9 @@ CASES: Sequence[Case] = [
 # --- one run -----------------------------------------------------------------------------------------
 
 
-def carry_out(case: Case, strike: Strike | None = None, seed: int = 1) -> Steps:
+def carry_out(case: Case, strike: Strike | None = None, seed: int = 1, policy: str = "fifo") -> Steps:
     """Do it, crash at a point or right after it, come back, and check. Returns what points there are."""
-    world = World(seed, policy="fifo", buggify=False)
+    world = World(seed, policy=policy, buggify=False)
     steps = world.run(lambda world: _lives(world, case, strike))
     world.check_no_failures()
     return steps

@@ -1,0 +1,143 @@
+"""Races of views, each held at a named point of the code until the other side has come to where it hurts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from belvedere.meta.memory import MemoryStore
+from belvedere.sim.scenario_loads import LoadedRow
+from belvedere.sim.world import World
+from tests.views.crash_cases import Model, SmallNode
+from tests.views.damage import damage
+
+Race = Callable[[World, SmallNode], Awaitable[None]]
+
+
+def race(use: Race, *, by_jobs: bool = False) -> None:
+    """A base with four rows and two views that show them, raced, and compared at rest."""
+    world = World(1, policy="fifo", buggify=False)
+
+    async def main(world: World) -> None:
+        node = SmallNode(world, world.boot("node"), MemoryStore(), Model(), by_jobs)
+
+        async def begin() -> None:
+            await node.open()
+            for k in range(4):
+                await node.run(f"INSERT INTO t (k, c, v, w) VALUES ({k}, 1, 1, 'old') USING TIMESTAMP 1000")
+
+        await node.runtime.perform(begin())
+        await use(world, node)
+        await node.runtime.perform(_compare(node))
+
+    world.run(main)
+    world.check_no_failures()
+
+
+async def _compare(node: SmallNode) -> None:
+    await node.let_views_go()
+    for name in node.existing():
+        report = await node.views.verify(node.table(name))
+        assert report.wrong == 0, f"{name}: {report}"
+    await node.close()
+
+
+def perform(node: SmallNode, work: Any) -> "asyncio.Task[Any]":
+    return asyncio.create_task(node.runtime.perform(work))
+
+
+async def _views(node: SmallNode) -> None:
+    await node.make_views(hold=False)
+    await node.let_views_go()
+
+
+# --- loads -------------------------------------------------------------------------------------------
+
+
+async def _write_below_a_staged_load(world: World, node: SmallNode) -> None:
+    await perform(node, _views(node))
+    hold = world.arm("loads.attached")
+    rows = [LoadedRow({"k": 1, "c": 1, "v": 2})]
+    loading = perform(node, node.load(node.table("t"), rows, timestamp=3000))
+    await hold.reached()
+    # It loses against the load, so that readers see no change; but the view shows what was before.
+    await perform(node, node.run("UPDATE t USING TIMESTAMP 2000 SET v = 5 WHERE k = 1 AND c = 1"))
+    await perform(node, node.run("UPDATE t SET v = 3 WHERE k = 1 AND c = 1"))
+    hold.release()
+    await loading
+
+
+def test_a_write_that_a_staged_load_hides_takes_away_what_views_show() -> None:
+    race(_write_below_a_staged_load)
+    race(_write_below_a_staged_load, by_jobs=True)
+
+
+# --- writers that waited -----------------------------------------------------------------------------
+
+
+async def _create_a_view_while_a_write_waits(world: World, node: SmallNode) -> None:
+    hold = world.arm("writes.computed")
+    # A condition holds its partition, and what it writes is computed before it is written.
+    writing = perform(node, node.run("UPDATE t SET v = 7 WHERE k = 1 AND c = 1 IF v = 1"))
+    await hold.reached()
+    creating = perform(node, _views(node))
+    await creating
+    hold.release()
+    await writing
+
+
+def test_a_write_that_waited_keeps_a_view_that_came_meanwhile() -> None:
+    race(_create_a_view_while_a_write_waits)
+    race(_create_a_view_while_a_write_waits, by_jobs=True)
+
+
+async def _truncate_while_a_write_waits(world: World, node: SmallNode) -> None:
+    await perform(node, _views(node))
+    hold = world.arm("writes.computed")
+    writing = perform(node, node.run("UPDATE t SET w = 'new' WHERE k = 1 AND c = 1 IF v = 1"))
+    await hold.reached()
+    await perform(node, node.run("TRUNCATE t"))
+    hold.release()
+    await writing
+
+
+def test_a_write_that_waited_does_not_bring_back_what_was_truncated() -> None:
+    race(_truncate_while_a_write_waits)
+
+
+# --- truncations -------------------------------------------------------------------------------------
+
+
+async def _truncate_while_images_are_attached(world: World, node: SmallNode) -> None:
+    hold = world.arm("tablet.attach")
+    building = perform(node, _views(node))
+    await hold.reached()
+    truncating = perform(node, node.run("TRUNCATE t"))
+    await world.sleep(1)
+    hold.release()
+    await asyncio.gather(building, truncating)
+
+
+def test_images_of_rows_that_were_truncated_meanwhile_are_not_attached() -> None:
+    race(_truncate_while_images_are_attached, by_jobs=True)
+
+
+async def _truncate_while_a_repair_writes(world: World, node: SmallNode) -> None:
+    async def damaged() -> None:
+        await _views(node)
+        await damage(node.database, node.views)
+
+    await perform(node, damaged())
+    hold = world.arm("views.repair_computed")
+    repairing = perform(node, node.views.verify(node.table("mv"), repair=True))
+    await hold.reached()
+    await perform(node, node.run("TRUNCATE t"))
+    hold.release()
+    await asyncio.gather(repairing, return_exceptions=True)
+
+
+def test_a_repair_does_not_bring_back_what_was_truncated() -> None:
+    race(_truncate_while_a_repair_writes)
+    race(_truncate_while_a_repair_writes, by_jobs=True)
