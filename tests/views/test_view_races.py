@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from belvedere.meta.memory import MemoryStore
+from belvedere.query.errors import InvalidRequest
 from belvedere.sim.scenario_loads import LoadedRow
 from belvedere.sim.world import World
+from belvedere.views import verify
 from tests.views.crash_cases import Model, SmallNode
-from tests.views.damage import damage
+from tests.views.damage import WRONG_V, damage
 
 Race = Callable[[World, SmallNode], Awaitable[None]]
 
@@ -141,3 +142,54 @@ async def _truncate_while_a_repair_writes(world: World, node: SmallNode) -> None
 def test_a_repair_does_not_bring_back_what_was_truncated() -> None:
     race(_truncate_while_a_repair_writes)
     race(_truncate_while_a_repair_writes, by_jobs=True)
+
+
+# --- what comes between finding and repairing ----------------------------------------------------------
+
+
+def _between(meanwhile: Callable[[SmallNode], Awaitable[None]]) -> Race:
+    """Something happens once, after a row was found wrong and before the repair has its version."""
+
+    async def use(world: World, node: SmallNode) -> None:
+        version = verify.ViewWriter.version
+        left = [meanwhile]
+
+        async def later(writer: verify.ViewWriter, at_least: int = 0) -> int:
+            if left:
+                await left.pop()(node)
+            return await version(writer, at_least)
+
+        async def repair() -> None:
+            await _views(node)
+            await damage(node.database, node.views)
+            with patch.object(verify.ViewWriter, "version", later):
+                # It may say that the view was begun again.
+                with suppress(InvalidRequest):
+                    await node.views.verify(node.table("mv"), repair=True)
+
+        await perform(node, repair())
+        assert not left
+
+    return use
+
+
+async def _truncate(node: SmallNode) -> None:
+    await node.run("TRUNCATE t")
+
+
+async def _load_what_is_orphaned(node: SmallNode) -> None:
+    """Each row stands where a stray one stood."""
+    rows = [LoadedRow({"k": k, "c": 1, "v": WRONG_V}) for k in range(4)]
+    await node.load(node.table("t"), rows)
+    while any(store.staged_loads for store in node.database.engine.stores.values()):
+        await node.runtime.clock.sleep(0.01)
+
+
+def test_a_repair_of_what_a_truncation_removed() -> None:
+    race(_between(_truncate))
+    race(_between(_truncate), by_jobs=True)
+
+
+def test_a_repair_of_what_a_load_put_right() -> None:
+    race(_between(_load_what_is_orphaned))
+    race(_between(_load_what_is_orphaned), by_jobs=True)
