@@ -6,11 +6,15 @@ from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from belvedere.meta.memory import MemoryStore
 from belvedere.query.errors import InvalidRequest
 from belvedere.sim.scenario_loads import LoadedRow
 from belvedere.sim.world import World
 from belvedere.views import verify
+from belvedere.views.verify import Report
+from tests.views.crash_bugs import BUGS
 from tests.views.crash_cases import Model, SmallNode
 from tests.views.damage import WRONG_V, damage
 
@@ -63,6 +67,8 @@ async def _write_below_a_staged_load(world: World, node: SmallNode) -> None:
     rows = [LoadedRow({"k": 1, "c": 1, "v": 2})]
     loading = perform(node, node.load(node.table("t"), rows, timestamp=3000))
     await hold.reached()
+    # So that what is staged is known without a disk, and the write is done at once.
+    await perform(node, node.run("SELECT * FROM t WHERE k = 1 AND c = 1"))
     # It loses against the load, so that readers see no change; but the view shows what was before.
     await perform(node, node.run("UPDATE t USING TIMESTAMP 2000 SET v = 5 WHERE k = 1 AND c = 1"))
     await perform(node, node.run("UPDATE t SET v = 3 WHERE k = 1 AND c = 1"))
@@ -162,10 +168,9 @@ def _between(meanwhile: Callable[[SmallNode], Awaitable[None]]) -> Race:
         async def repair() -> None:
             await _views(node)
             await damage(node.database, node.views)
-            with patch.object(verify.ViewWriter, "version", later):
-                # It may say that the view was begun again.
-                with suppress(InvalidRequest):
-                    await node.views.verify(node.table("mv"), repair=True)
+            # It may say that the view was begun again.
+            with patch.object(verify.ViewWriter, "version", later), suppress(InvalidRequest):
+                await node.views.verify(node.table("mv"), repair=True)
 
         await perform(node, repair())
         assert not left
@@ -193,3 +198,52 @@ def test_a_repair_of_what_a_truncation_removed() -> None:
 def test_a_repair_of_what_a_load_put_right() -> None:
     race(_between(_load_what_is_orphaned))
     race(_between(_load_what_is_orphaned), by_jobs=True)
+
+
+async def _write_while_it_is_compared(world: World, node: SmallNode) -> None:
+    """Between a look at the base and one at the view, always."""
+    stored = verify.Verification._stored
+    writes = 0
+
+    async def move_a_row() -> None:
+        nonlocal writes
+        writes += 1
+        await node.run(f"UPDATE t SET v = {writes % 5 + 2} WHERE k = 1 AND c = 1")
+
+    async def later(self: verify.Verification, place: Any) -> Any:
+        node.runtime.spawn("write", move_a_row())
+        await node.runtime.clock.sleep(0.02)
+        return await stored(self, place)
+
+    async def compare() -> Report:
+        await _views(node)
+        with patch.object(verify.Verification, "_stored", later):
+            return await node.views.verify(node.table("mv"))
+
+    report = await perform(node, compare())
+    assert report.wrong == 0
+    assert writes > 4
+
+
+def test_a_comparison_takes_no_write_for_a_mistake() -> None:
+    race(_write_while_it_is_compared)
+
+
+# --- these tests can fail ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bug", "use", "by_jobs"),
+    [
+        ("loads_not_staged", _write_below_a_staged_load, False),
+        ("staged_rows_not_told_of", _write_below_a_staged_load, False),
+        ("new_views_not_noticed", _create_a_view_while_a_write_waits, False),
+        ("truncation_not_noticed_by_writers", _truncate_while_a_write_waits, False),
+        ("truncation_counter_ignored", _truncate_while_images_are_attached, True),
+        ("truncation_counter_ignored", _truncate_while_a_repair_writes, False),
+        ("repair_ignores_the_lock", _write_while_it_is_compared, False),
+    ],
+)
+def test_finds_a_planted_bug(bug: str, use: Race, by_jobs: bool) -> None:
+    with BUGS[bug](), pytest.raises(AssertionError):
+        race(use, by_jobs=by_jobs)
