@@ -26,6 +26,10 @@ class MemoryStore:
         self._landed: dict[bytes, int] = {}
         self._waiters: list[asyncio.Future[None]] = []
 
+    @property
+    def revision(self) -> int:
+        return self._revision
+
     async def load(self) -> Loaded:
         return Loaded(self._revision, dict(self._entries))
 

@@ -103,24 +103,26 @@ class Loads:
         check_loadable(table)
         timestamp, ttl = _options(table, options)
         access = self._database.access
-        if timestamp is None:
-            timestamp = access.next_timestamp()
-        load = f"{_PREFIX}{self._runtime.random.uuid_bytes().hex()}"
-        directory = self._exchange.job_directory(load)
-        await self._runtime.disk.make_directory(directory)
         stores = await access.stores(table)
         description = {
             "schema": schema_entries(self._database.state, [table]),
             "table": table.id.hex(),
             "tablets": [[store.id, str(store.first_token), str(store.last_token)] for store in stores],
-            "timestamp": timestamp,
+            "timestamp": access.next_timestamp() if timestamp is None else timestamp,
             "ttl": ttl,
             "now": self._runtime.clock.wall_micros() // 1_000_000,
         }
+        load = f"{_PREFIX}{self._runtime.random.uuid_bytes().hex()}"
         give_up = self._runtime.call_later(self._kept_seconds, lambda: self._give_up(load))
         self._begun[load] = _Begun(table, stores, give_up)
         for store in stores:
             store.tombstones_needed += 1
+        directory = self._exchange.job_directory(load)
+        try:
+            await self._runtime.disk.make_directory(directory)
+        except BaseException:
+            self._end(load)
+            raise
         return Load(load, directory, msgspec.json.encode(description).decode())
 
     async def abort(self, load: str) -> None:

@@ -6,10 +6,12 @@ from belvedere.meta import records
 from belvedere.meta.state import ClusterState, TabletMap, from_loaded
 from belvedere.meta.store import Entry, Loaded
 from belvedere.model.schema import Table
+from belvedere.storage.errors import Dropped
 
 
 def schema_entries(state: ClusterState, tables: Iterable[Table]) -> dict[str, str]:
-    """The entries that a task needs to know these tables: their keyspaces, types and tablets with them."""
+    """The entries that a task needs to know these tables: their keyspaces, types and tablets with them.
+    Raises Dropped if one of them is gone."""
     found: dict[str, str] = {}
 
     def add(key: str) -> None:
@@ -18,6 +20,8 @@ def schema_entries(state: ClusterState, tables: Iterable[Table]) -> dict[str, st
             found[key] = entry.value.decode()
 
     for table in tables:
+        if table.id not in state.tables_by_id:
+            raise Dropped(f"table {table.full_name} was dropped")
         add(records.keyspace_key(table.keyspace))
         add(records.table_key(table.keyspace, table.name))
         for key, _ in state.starting_with(records.type_key(table.keyspace, "")):

@@ -113,7 +113,7 @@ def write_kept_now(
     derive: Derive | None = None
     if len(changes) == 1:
         change = changes[0]
-        if change.before is None or change.before != change.after:
+        if change.before is None or change.before != change.after or change.also:
             derive = partial(makers.updates, mutation.token, mutation.key, change)
     elif real := _real(changes):
         derive = partial(updates_of, makers, mutation, real)

@@ -190,6 +190,8 @@ class LocalAccess:
     async def _write_held(self, mutations: Sequence[tuple[Table, Mutation]]) -> int:
         """Past the locks, since we hold them."""
         found = [await self._kept(table, mutation) for table, mutation in mutations]
+        if pause := self._runtime.buggify("writes.computed"):
+            await pause
         while True:
             # While this waited, views may have come or gone, or all rows.
             stale = [index for index, one in enumerate(found) if not one.is_current(self.keeper)]

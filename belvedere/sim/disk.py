@@ -41,6 +41,7 @@ class MachineDisk:
         self.faults = DiskFaults()
         self.generator = generator
         self.torn_writes = 0
+        self._content_changes = 0
         self._locks: dict[str, SimLock] = {}
 
     def crash(self, *, lose_unsynced: bool) -> None:
@@ -51,6 +52,11 @@ class MachineDisk:
         self._locks.clear()
 
     # For tests and checkers, outside of time.
+
+    @property
+    def changes(self) -> int:
+        """While this stays the same, so does what a crash would leave."""
+        return self._content_changes + self.files.changes
 
     def peek(self, path: str) -> bytes:
         return bytes(self.files.file(path).content)
@@ -105,10 +111,12 @@ class MachineDisk:
         length = change.length if isinstance(change, Resize) else change.offset + len(change.data)
         self.check_write(path, length - len(file.content))
         file.change(change)
+        self._content_changes += 1
         content = zlib.crc32(change.data) if isinstance(change, Write) else 0
         self._record("disk.change", f"{self.machine}:{path} {length} {content:08x}")
 
     def sync(self, file: File, path: str, changes: int) -> None:
+        self._content_changes += 1
         if self.faults.broken_syncs and self.generator.random() < self.faults.broken_syncs:
             file.forget(changes)
             raise DiskBroken("input/output error", path)

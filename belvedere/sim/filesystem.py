@@ -161,6 +161,8 @@ class FileSystem:
         self._numbers = 0
         self.root = Directory(0)
         self._journal: list[tuple[NameChange, ...]] = []
+        #: How often names changed, or became durable.
+        self.changes = 0
 
     def _number(self) -> int:
         self._numbers += 1
@@ -210,6 +212,7 @@ class FileSystem:
         for change in changes:
             change.apply(change.directory.names)
         self._journal.append(changes)
+        self.changes += 1
 
     def create(self, path: str) -> File:
         """The file of this name, made if it was not there."""
@@ -296,6 +299,7 @@ class FileSystem:
             for change in operation:
                 change.apply(change.directory.durable)
         self._journal = left[::-1]
+        self.changes += bool(chosen)
 
     # Losing things.
 

@@ -117,6 +117,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self.trace = trace
         self.failures: list[str] = []
+        #: Called before each step of an incarnation; it may crash whose step it is.
+        self.before_step: Callable[[Owner], None] | None = None
         self._schedule = schedule
         self._timers: list[tuple[int, int, Step]] = []
         self._cancelled_timers = 0
@@ -291,11 +293,13 @@ class SimLoop(asyncio.AbstractEventLoop):
             return
         owner = step.owner
         if owner is not None:
+            if owner.alive and owner.resume_at_ns > self.now_ns:
+                self._push_timer(owner.resume_at_ns, step)
+                return
+            if owner.alive and self.before_step is not None:
+                self.before_step(owner)
             if not owner.alive:
                 self._kept.append(step)
-                return
-            if owner.resume_at_ns > self.now_ns:
-                self._push_timer(owner.resume_at_ns, step)
                 return
         self.steps += 1
         self.now_ns += STEP_COST_NS

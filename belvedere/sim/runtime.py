@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -9,7 +10,7 @@ from belvedere.runtime.errors import ProcessGone
 from belvedere.runtime.tasks import BackgroundTask, spawn_task
 from belvedere.sim.clock import SimClock
 from belvedere.sim.disk import SimDisk
-from belvedere.sim.incarnation import Incarnation
+from belvedere.sim.incarnation import Incarnation, MachineCrashed
 from belvedere.sim.loop import OWNER
 from belvedere.sim.network import SimNetwork
 from belvedere.sim.randomness import SimRandom, between, stream
@@ -105,7 +106,12 @@ class SimRuntime:
                     outcome.set_result(result)
 
         self.spawn("perform", run())
-        returned: T = await outcome
+        try:
+            returned: T = await outcome
+        except MachineCrashed:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # It never began, and nobody else will say that it never will.
+            raise
         return returned
 
     def _report(self, name: str, failure: BaseException) -> None:

@@ -49,6 +49,8 @@ class Known:
     emptied: int = 0
     #: One of these may have emptied some tablets only, and no load was told since.
     half_empty: bool = False
+    #: Views that were damaged and not repaired since.
+    damaged: set[bytes] = field(default_factory=set)
 
 
 @dataclass
@@ -60,7 +62,7 @@ class LoadedRow:
 
 class LoadingNode(Node):
     def __init__(self, world: World, runtime: SimRuntime, store: MemoryStore, known: Known) -> None:
-        super().__init__(world, runtime, store)
+        super().__init__(world, runtime, store, known.damaged)
         self.known = known
         self.exchange = Exchange(runtime, "data/exchange")
         self.loads: Loads
@@ -73,9 +75,7 @@ class LoadingNode(Node):
         await self.loads.recover()
         self.jobs = InProcessRunner(self.runtime, self.exchange)
         work = ViewWork(self.runtime, self.database, self.exchange, inline=self.jobs, large=self.jobs)
-        # Now and then every build is a job.
-        rows = self.runtime.random.randint(0, 1) * 1000
-        self.views = await Views.start(self.runtime, self.database, work, rows)
+        self.views = await Views.start(self.runtime, self.database, work, self.inline_rows())
 
     async def _make_tables(self) -> None:
         await super()._make_tables()
@@ -233,7 +233,7 @@ async def loads(world: World) -> None:
             await living
         except MachineCrashed:
             world.mark("loads.crashed_while_opening")
-        world.record("scenario", f"life {life}: {known}")
+        world.record("scenario", f"life {life}: tried {known.tried}, told {known.told}")
         if world.failures:
             return
         await world.sleep(plan.random())

@@ -1,8 +1,9 @@
 """Scenario: views are made, kept, truncated and dropped under load, crashes and restarts.
 
-Several clients write random statements; views come and go at random moments. While all that goes on, whoever
-compares a finished view with its base must find nothing wrong. At rest every view is built, and shows what a
-SELECT of its base shows once its rows are re-keyed and filtered here: now and after any TTL.
+Several clients write random statements; views come and go at random moments; now and then one is damaged, and
+repaired. While all that goes on, whoever compares a finished view with its base must find nothing wrong but
+the damage. At rest every view is built, and shows what a SELECT of its base shows once its rows are re-keyed
+and filtered here: now and after any TTL.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import Any
 
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
+from belvedere.model.schema import Table
 from belvedere.pipeline.exchange import Exchange
 from belvedere.pipeline.in_process import InProcessRunner
 from belvedere.pipeline.view_work import ViewWork
@@ -21,6 +23,7 @@ from belvedere.runtime.errors import DiskError
 from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.scenarios import register
+from belvedere.sim.view_damage import damage
 from belvedere.sim.world import World
 from belvedere.storage.engine import EngineOptions
 from belvedere.storage.errors import StorageError
@@ -53,10 +56,14 @@ _TIMES = ("x", "w")
 class Node:
     """One life of the machine."""
 
-    def __init__(self, world: World, runtime: SimRuntime, store: MemoryStore) -> None:
+    def __init__(
+        self, world: World, runtime: SimRuntime, store: MemoryStore, damaged: set[bytes] | None = None
+    ) -> None:
         self.world = world
         self.runtime = runtime
         self._store = store
+        #: Views that nobody repaired since they were damaged, by this or an earlier life.
+        self._damaged = set() if damaged is None else damaged
         self.database: Database
         self.views: Views
         self.jobs: InProcessRunner
@@ -77,11 +84,11 @@ class Node:
         await exchange.open()
         self.jobs = InProcessRunner(self.runtime, exchange)
         work = ViewWork(self.runtime, self.database, exchange, inline=self.jobs, large=self.jobs)
-        rows = 0 if self.builds_by_jobs() else 1_000_000
-        self.views = await Views.start(self.runtime, self.database, work, rows)
+        self.views = await Views.start(self.runtime, self.database, work, self.inline_rows())
 
-    def builds_by_jobs(self) -> bool:
-        return self.runtime.random.random() < 0.6
+    def inline_rows(self) -> int:
+        """Up to how many rows views are built without jobs: any number, or none."""
+        return 0 if self.runtime.random.random() < 0.6 else 1_000_000
 
     async def close(self) -> None:
         await self.views.stop()
@@ -226,13 +233,29 @@ class Node:
         for view in list(self.database.state.keyspaces["ks"].tables.values()):
             if view.view is None:
                 continue
+            if random.random() < 0.3:
+                await self._damage(view)
             try:
+                await self._repair(view)
                 report = await self.views.verify(view)
             except InvalidRequest:
                 continue
             self.runtime.sometimes("views.compared_underway", report.view_rows > 0)
-            if report.wrong:
+            if report.wrong and view.id not in self._damaged:
                 raise AssertionError(f"{view.name} while writes go on: {report}")
+
+    async def _damage(self, view: Table) -> None:
+        self._damaged.add(view.id)
+        await damage(self.database, self.views, view, self.runtime.random)
+
+    async def _repair(self, view: Table) -> None:
+        """If it was damaged. What could not be repaired, since the base's rows went, is tried again later."""
+        if view.id not in self._damaged:
+            return
+        report = await self.views.verify(view, repair=True)
+        self.runtime.sometimes("views.repaired", report.repaired > 0)
+        if not report.unrepaired:
+            self._damaged.discard(view.id)
 
     # --- at rest -------------------------------------------------------------------------------------
 
@@ -240,6 +263,7 @@ class Node:
         existing = [t for t in self.database.state.keyspaces["ks"].tables.values() if t.view is not None]
         for view in existing:
             await self.views.until_built(view)
+            await self._repair(view)
             report = await self.views.verify(view)
             if report.wrong:
                 raise AssertionError(f"{view.name} at rest: {report}")
@@ -269,9 +293,9 @@ def creation(name: str) -> str:
 
 
 async def views(world: World) -> None:
-    store, plan = MemoryStore(), world.fault_random
+    store, damaged, plan = MemoryStore(), set[bytes](), world.fault_random
     for life in range(_LIVES):
-        node = Node(world, world.boot(_MACHINE), store)
+        node = Node(world, world.boot(_MACHINE), store, damaged)
         living = asyncio.create_task(node.runtime.perform(_live(node)))
         await world.sleep(0.2 + plan.random())
         world.crash(_MACHINE, lose_unsynced=plan.random() < 0.7)
@@ -283,11 +307,11 @@ async def views(world: World) -> None:
         if world.failures:
             return
         await world.sleep(plan.random())
-    node = Node(world, world.boot(_MACHINE), store)
+    node = Node(world, world.boot(_MACHINE), store, damaged)
     await node.runtime.perform(_rest(node))
     # Once more, from files alone.
     world.crash(_MACHINE)
-    node = Node(world, world.boot(_MACHINE), store)
+    node = Node(world, world.boot(_MACHINE), store, damaged)
     await node.runtime.perform(_rest(node))
 
 

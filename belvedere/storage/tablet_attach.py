@@ -141,10 +141,14 @@ async def attach_together(
 ) -> None:
     """Attach files to several tablets, all at once for whoever reads or writes in this process. Tablets that
     have the load already are left out. Raises as `TabletStore.attach` does."""
-    await to_the_end(runtime, "tablet.attach", lambda: _attach(parts, load, staged, check))
+    await to_the_end(runtime, "tablet.attach", lambda: _attach(runtime, parts, load, staged, check))
 
 
-async def _attach(parts: Sequence[Part], load: str, staged: bool, check: Check | None) -> None:
+async def _attach(
+    runtime: Runtime, parts: Sequence[Part], load: str, staged: bool, check: Check | None
+) -> None:
+    if pause := runtime.buggify("tablet.attach"):
+        await pause
     async with AsyncExitStack() as held:
         # In one order for everybody, or two of them could wait for each other for ever.
         for store, _ in sorted(parts, key=lambda part: part[0].id):

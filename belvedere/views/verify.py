@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from belvedere.model.mutations import ViewUpdate
 from belvedere.model.ordering import join_partition_key
 from belvedere.model.rows import Complex, Row, stamped, visible
 from belvedere.model.schema import WRITE_TIMES, Table
@@ -126,7 +125,7 @@ class Verification:
                 image = self._maker.image(batch.token, batch.key, clustering, row, 0)
                 if image is None:
                     continue
-                found = await self._stored((image.key, image.clustering))
+                found = await self._stored(image.place)
                 if self._judge(image.row, found, self._now()) is not None:
                     await self._look_again(_BaseRow(batch.token, batch.key, clustering), None)
             await self._runtime.clock.sleep(0)
@@ -140,7 +139,7 @@ class Verification:
                 place = (batch.key, clustering)
                 home = self._home(batch.token, place, row)
                 image = await self._image_of(home)
-                if image is None or (image.key, image.clustering) != place or not self._seen(image.row):
+                if image is None or image.place != place or not self._seen(image.row):
                     await self._look_again(home, place)
             await self._runtime.clock.sleep(0)
 
@@ -195,9 +194,8 @@ class Verification:
         async with self._access.lock([(self._base, home.key)]):
             image = await self._image_of(home)
             if image is not None:
-                own = (image.key, image.clustering)
-                if place is None or place == own:
-                    await self._compare(home, own, image)
+                if place is None or place == image.place:
+                    await self._compare(home, image.place, image)
                     return
             if place is not None:
                 await self._compare(home, place, None)
@@ -211,31 +209,36 @@ class Verification:
             return
         self._report.add(self._finding(kind, place, wanted, found))
         if self._repair:
-            right = await self._put_right(home, place, kind)
+            right = await self._put_right(home, place)
             self._report.repaired += right
             self._report.unrepaired += not right
 
-    async def _put_right(self, home: _BaseRow, place: Place, kind: Kind) -> bool:
+    async def _put_right(self, home: _BaseRow, place: Place) -> bool:
         store = await self._store(self._base, home.token)
         writer = ViewWriter(self._runtime, self._engine, store)
         # Newer than what is there, even if that came from nowhere with a stamp out of the future.
         token = token_of(place[0])
         newest = await (await self._store(self._view, token)).newest_stamp(token, *place)
         version = await writer.version(at_least=newest // 2 + 1)
-        if kind == "orphaned":
-            update: ViewUpdate = removal(self._view, place, version)
-        else:
-            image = await self._image_of(home, version)
-            assert image is not None  # The partition is held.
-            update = self._maker.arrival(image)
+        # Once more: a load may have brought the row meanwhile, or a truncation removed it. What a load brings
+        # from here on, images of a newer version will show.
+        image = await self._image_at(home, place, version)
+        update = removal(self._view, place, version) if image is None else self._maker.arrival(image)
+        if pause := self._runtime.buggify("views.repair_computed"):
+            await pause
         try:
             await writer.write([update])
         except RangeChanged:
             return False
         await self._engine.durable(writer.position)
-        image = None if kind == "orphaned" else await self._image_of(home)
+        image = await self._image_at(home, place)
         wanted = None if image is None else image.row
         return self._judge(wanted, await self._stored(place), self._now()) is None
+
+    async def _image_at(self, home: _BaseRow, place: Place, version: int = 0) -> Image | None:
+        """The image of a base row, if it is one for this place."""
+        image = await self._image_of(home, version)
+        return image if image is not None and image.place == place else None
 
     async def _store(self, table: Table, token: int) -> TabletStore:
         stores = await self._access.stores(table)

@@ -24,7 +24,7 @@ async def damage(database: Database, views: Views) -> None:
     """Of three rows of `ks.t`. Written as the view's own writes are, but newer than all: nothing heals it."""
     tables = database.state.keyspaces["ks"].tables
     base, view = tables["t"], tables["mv"]
-    (maker,) = views.makers(base)
+    maker = next(maker for maker in views.makers(base) if maker.view is view)
     stores = await database.access.stores(base)
     version = stores[0].last_version + 10_000_000
     first, second, third = (await database.access.scan(base, RangeRead(), 0)).partitions[:3]

@@ -88,7 +88,7 @@ def test_a_build_is_resumed_where_it_was(monkeypatch: pytest.MonkeyPatch) -> Non
         return await original(*arguments, **options)
 
     monkeypatch.setattr(workplace, "build_range", one_range_only)
-    monkeypatch.setattr(Node, "builds_by_jobs", lambda self: False)
+    monkeypatch.setattr(Node, "inline_rows", lambda self: 1_000_000)
 
     async def first(node: Node) -> None:
         await _write(node, range(100))

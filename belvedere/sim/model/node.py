@@ -1,6 +1,5 @@
 """One node in the simulated world, over a metadata store that outlives it."""
 
-import inspect
 from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from belvedere.query.access import BoundValue
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, Rows
-from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
@@ -85,13 +83,7 @@ class Node:
         self.crash(lose_unsynced=True)
 
     async def _perform(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await self.runtime.perform(work)
-        except MachineCrashed:
-            # What had begun must never hear of the crash; what had not would complain of not being awaited.
-            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()
-            raise
+        return await self.runtime.perform(work)
 
     async def _close(self) -> None:
         await self.views.stop()
