@@ -60,16 +60,22 @@ class Server:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self._ended()
 
     def restart(self) -> None:
         self.process = self._start()
 
     def stop(self) -> None:
         self.process.terminate()
-        status = self.process.wait(timeout=60)
+        status = self._ended()
         if status != 0:
             raise DemoFailed(f"the server was asked to stop, and ended with status {status}")
+
+    def _ended(self) -> int:
+        status = self.process.wait(timeout=60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return status
 
     def command(self, *words: str, shown: bool = True) -> int:
         """Run a command of the shell against this server; returns its exit status."""
