@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,24 @@ def load(database: Any, table: str, tables: Iterator[pa.Table]) -> None:
     with open(os.path.join(begun.directory, "load.json"), "wb") as file:
         file.write(files_of(writer.finish()))
     database.execute(f"CALL commit_load('{begun.load}')")
+
+
+def until_built(database: Any) -> None:
+    while True:
+        builds = list(database.execute("SELECT state, last_failure FROM system_views.view_builds"))
+        if all(build.state == "BUILT" for build in builds):
+            return
+        failure = next((build.last_failure for build in builds if build.last_failure), None)
+        assert failure is None, failure
+        time.sleep(0.02)
+
+
+def linked(data: str, keyspace: str, table: str, directory: str) -> str:
+    """The table's files as they are now, in a directory of their own."""
+    os.makedirs(directory)
+    for number, path in enumerate(sstables(data, keyspace, table)):
+        os.link(path, os.path.join(directory, f"{number}.parquet"))
+    return directory
 
 
 def sstables(data: str, keyspace: str, table: str) -> list[str]:

@@ -12,72 +12,18 @@ started, shared pages counted once, in MiB.
 import argparse
 import os
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import _spark_base as base
+from _contest import OURS, Figures, Peer, take_turns
 from _machine import describe
-from _process_tree import watched
 
 import belvedere
 
 PEERS = ("dataframe", "duckdb", "rewrite")
-OURS = "belvedere"
 SPARK = {"spark.master": "local[2]"}
-
-
-@dataclass
-class Peer:
-    """A process that does the same work another way."""
-
-    name: str
-    errors: Path
-    process: "subprocess.Popen[str]" = field(init=False)
-
-    def __post_init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("_rekey_peers.py")), self.name]
-        with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        self._hear()
-
-    def rekey(self, source: str, target: str) -> float:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{source} {target}\n")
-        self.process.stdin.flush()
-        return float(self._hear())
-
-    def _hear(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended: {self.errors.read_text()[-3000:]}")
-        return line
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
-@dataclass
-class Figures:
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    mib: dict[str, float] = field(default_factory=dict)
-
-    def add(self, name: str, seconds: float, mib: float) -> None:
-        self.seconds.setdefault(name, []).append(seconds)
-        self.mib[name] = max(self.mib.get(name, 0), mib)
-
-    def median(self, name: str) -> float:
-        return statistics.median(self.seconds[name])
 
 
 def build(database: Any, views: int) -> float:
@@ -87,51 +33,17 @@ def build(database: Any, views: int) -> float:
     started = time.perf_counter()
     for name in names:
         database.execute(base.VIEW.format("bench", "bench").replace("by_customer", name))
-    while True:
-        found = (
-            database.execute("SELECT state, last_failure FROM system_views.view_builds")
-            .to_arrow()
-            .to_pylist()
-        )
-        if all(row["state"] == "BUILT" for row in found):
-            return time.perf_counter() - started
-        failure = next((row["last_failure"] for row in found if row["last_failure"]), None)
-        assert failure is None, failure
-        time.sleep(0.02)
+    base.until_built(database)
+    return time.perf_counter() - started
 
 
 def measure(rows: int, rounds: int, views: int, peers: list[Peer], home: str) -> Figures:
-    data, figures = os.path.join(home, "data"), Figures()
+    data = os.path.join(home, "data")
     with belvedere.open(data, spark=SPARK, inline_rows=1) as database:
         base.fill(database, "bench", rows)
-        inputs = os.path.join(home, "inputs")
-        os.makedirs(inputs)
-        for number, path in enumerate(base.sstables(data, "bench", "orders")):
-            os.link(path, os.path.join(inputs, f"{number}.parquet"))
-        others = frozenset(peer.process.pid for peer in peers)
-        build(database, views)  # Spark and its workers are warm from here on.
-        for peer in peers:
-            peer.rekey(inputs, os.path.join(home, "warm"))
-        for _ in range(rounds):
-            with watched(os.getpid(), others) as peak:
-                seconds = build(database, views)
-            figures.add(OURS, seconds, peak.mib)
-            for peer in peers:
-                with watched(peer.process.pid) as peak:
-                    seconds = peer.rekey(inputs, os.path.join(home, "out"))
-                figures.add(peer.name, seconds, peak.mib)
-    return figures
-
-
-def show(rows: int, views: int, figures: Figures) -> None:
-    print(f"{rows:,} rows, {views} view{'s' if views > 1 else ''}")
-    ours = figures.median(OURS)
-    for name in figures.seconds:
-        seconds = figures.median(name)
-        times = "" if name == OURS else f"{seconds * views / ours:8.2f} times"
-        made = rows * (views if name == OURS else 1)
-        pace = f"{made / seconds / 1e6:8.2f} M rows/s"
-        print(f"  {name:<10}{seconds:8.2f} s {pace} {figures.mib[name]:8,.0f} MiB{times}")
+        inputs = base.linked(data, "bench", "orders", os.path.join(home, "inputs"))
+        out = os.path.join(home, "out")
+        return take_turns(rounds, lambda: build(database, views), peers, lambda peer: peer.work(inputs, out))
 
 
 def main() -> None:
@@ -145,15 +57,14 @@ def main() -> None:
     ours = []
     for rows in arguments.rows:
         home = tempfile.mkdtemp(prefix="belvedere-bench-")
-        wanted = [name for name in PEERS if name not in arguments.without]
-        peers = [Peer(name, Path(home) / f"{name}.log") for name in wanted]
+        peers = [Peer(name, home) for name in PEERS if name not in arguments.without]
         try:
             figures = measure(rows, arguments.rounds, arguments.views, peers, home)
         finally:
             for peer in peers:
                 peer.end()
             shutil.rmtree(home, ignore_errors=True)
-        show(rows, arguments.views, figures)
+        figures.show(f"{rows:,} rows, {arguments.views} view(s)", rows, arguments.views)
         ours.append(figures.median(OURS) / rows)
     if len(ours) > 1:
         print(f"time per row, the last size to the first: {ours[-1] / ours[0]:.2f}")

@@ -44,26 +44,52 @@ def damage(data: str, view_name: str, column: str, value: Any) -> Damage:
 
     async def work(runtime: Runtime) -> Damage:
         view = await _view(data, view_name)
-        directory, manifest = await _fullest_tablet(runtime, data, view)
+        directory, manifest = max(await _tablets(runtime, data, view), key=_largest)
         entry = max(manifest.files, key=lambda one: one.facts.rows)
-        path = f"{directory}/{sstable_name(entry.number)}"
         others = [f"{directory}/{sstable_name(one.number)}" for one in manifest.files if one is not entry]
         layout = Layout(view)
-        after, done = _damaged(layout, path, others, column, value)
-        built = write_run(
-            layout,
-            after,
-            first_version=entry.facts.first_version,
-            last_version=entry.facts.last_version,
-            bounds=_bounds(entry),
-        )
-        write_durably(path, built.data)
-        replaced = msgspec.structs.replace(entry, facts=built.facts)
-        files = tuple(replaced if one is entry else one for one in manifest.files)
-        await commit_manifest(runtime, directory, msgspec.structs.replace(manifest, files=files))
+        table, done = _damaged(layout, _read(_path(directory, entry)), others, column, value)
+        await _replace(runtime, layout, directory, manifest, entry, table)
         return done
 
     return run(work, log_level="error")
+
+
+def change_some(data: str, view_name: str, column: str, value: Any, share: float) -> int:
+    """Give this share of the rows this value in the column; returns how many these are. For a view that was
+    built and not written to since: each of its rows is in one file."""
+
+    async def work(runtime: Runtime) -> int:
+        view = await _view(data, view_name)
+        total = 0
+        for directory, manifest in await _tablets(runtime, data, view):
+            for entry in manifest.files:
+                table = _read(_path(directory, entry))
+                chosen = pa.array([number % round(1 / share) == 0 for number in range(table.num_rows)])
+                place = table.schema.get_field_index(column)
+                changed = pc.if_else(
+                    chosen, pa.scalar(value, table.schema.field(place).type), table.column(place)
+                )
+                table = table.set_column(place, table.schema.field(place), changed)
+                await _replace(runtime, Layout(view), directory, manifest, entry, table)
+                total += chosen.true_count
+                # The next file's manifest is the one just written.
+                manifest = await load_manifest(runtime, directory) or manifest
+        return total
+
+    return run(work, log_level="error")
+
+
+async def _replace(
+    runtime: Runtime, layout: Layout, directory: str, manifest: Manifest, entry: ManifestFile, table: pa.Table
+) -> None:
+    """This for what is in the file."""
+    versions = {"first_version": entry.facts.first_version, "last_version": entry.facts.last_version}
+    built = write_run(layout, table, **versions, bounds=_bounds(entry))
+    write_durably(_path(directory, entry), built.data)
+    replaced = msgspec.structs.replace(entry, facts=built.facts)
+    files = tuple(replaced if one.number == entry.number else one for one in manifest.files)
+    await commit_manifest(runtime, directory, msgspec.structs.replace(manifest, files=files))
 
 
 async def _view(data: str, name: str) -> Table:
@@ -80,24 +106,30 @@ async def _view(data: str, name: str) -> Table:
     return found
 
 
-async def _fullest_tablet(runtime: Runtime, data: str, view: Table) -> tuple[str, Manifest]:
+async def _tablets(runtime: Runtime, data: str, view: Table) -> list[tuple[str, Manifest]]:
+    """Those that have files."""
     home = f"{data}/node/tables/{view.keyspace}.{view.name}-{view.id.hex()}"
     found = []
     for name in await runtime.disk.list(home):
         manifest = await load_manifest(runtime, f"{home}/{name}")
         if manifest is not None and manifest.files:
-            rows = max(entry.facts.rows for entry in manifest.files)
-            found.append((rows, f"{home}/{name}", manifest))
+            found.append((f"{home}/{name}", manifest))
     if not found:
         raise ValueError(f"{view.full_name} has no files yet")
-    _, directory, manifest = max(found, key=lambda one: one[0])
-    return directory, manifest
+    return found
+
+
+def _largest(tablet: tuple[str, Manifest]) -> int:
+    return max(entry.facts.rows for entry in tablet[1].files)
+
+
+def _path(directory: str, entry: ManifestFile) -> str:
+    return f"{directory}/{sstable_name(entry.number)}"
 
 
 def _damaged(
-    layout: Layout, path: str, others: list[str], column: str, value: Any
+    layout: Layout, table: pa.Table, others: list[str], column: str, value: Any
 ) -> tuple[pa.Table, Damage]:
-    table = _read(path)
     chunks = [chunk for one in others for chunk in _read(one).column(fmt.CK).chunks]
     elsewhere = pa.concat_arrays([pa.array([], pa.binary()), *chunks])
     eligible = pc.and_(
