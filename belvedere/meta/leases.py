@@ -14,9 +14,9 @@ _MARGIN = 0.1
 class Lease:
     """Renewed in the background until it is lost or ended.
 
-    `valid_until` counts from the moment a request was *sent*; the store counts from some moment after that. So
-    the holder stops first, whether the answer was slow, the store is away, or the whole process was stopped
-    and never noticed. What is done on the strength of a lease asks `valid` anew each time.
+    `valid_until` counts from the moment a request was *sent*; the store counts from some moment after that.
+    So the holder stops first, whether the answer was slow, the store is away, or the whole process was
+    stopped and never noticed. What is done on the strength of a lease asks `valid` anew each time.
     """
 
     def __init__(self, runtime: Runtime, store: MetadataStore, granted: Granted, sent: float) -> None:
