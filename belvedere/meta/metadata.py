@@ -122,14 +122,19 @@ class Metadata:
         return self.state
 
     async def _commit_certainly(self, transaction: Transaction) -> Committed | Refused:
+        unknown: OutcomeUnknown | None = None
         for attempt in range(5):
             try:
                 return await self._store.commit(transaction)
-            except OutcomeUnknown:
-                if attempt == 4:
+            except OutcomeUnknown as error:
+                unknown = error
+            except StoreUnavailable:
+                # Says nothing about the tries before this one.
+                if unknown is None:
                     raise
-                await self._runtime.clock.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
+            await self._runtime.clock.sleep(0.05 * 2**attempt)
+        assert unknown is not None
+        raise unknown
 
     async def _follow(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +263,7 @@ def test_concurrent_writers_and_followers_agree_on_one_order(on_stores: Harness)
         end.set_result(max(max(revisions) for revisions in written))
         histories = await asyncio.gather(*followers)
         assert histories[0] == histories[1] == histories[2]
-        assert [change.revision for change in histories[0]] == sorted(sum(written, []))
+        assert [change.revision for change in histories[0]] == sorted(chain(*written))
         assert folded({}, histories[0]) == await entries(on.one)
 
     on_stores(test)
