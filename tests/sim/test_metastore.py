@@ -186,6 +186,30 @@ def test_committed_is_counted_once_refused_never_and_unknown_at_most_once(seed: 
     assert outcomes["committed"] > 0
 
 
+@pytest.mark.parametrize("slowest", [2e-4, 8.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_holder_stops_before_the_store_ends_its_lease(seed: int, slowest: float) -> None:
+    """Quick answers leave only the clocks to disagree; slow ones must not be counted as the lease's time."""
+
+    async def main(world: World) -> None:
+        service = MetadataService(world, faults=StoreFaults(delay=(slowest / 2, slowest), patience=1e3))
+        runtime = world.boot("node")
+        store = service.connect(runtime)
+        store._slowness = 1.0
+        lease = await runtime.perform(Lease.take(runtime, store, 60.0))
+        await world.sleep(world.fault_random.random() * 90)
+        service.cut_off.add("node")
+        if world.fault_random.random() < 0.5:
+            world.pause("node", 30)
+        while lease.valid:
+            runs_out = service.inner._leases[lease.id].runs_out
+            assert world.loop.time() < runs_out
+            await world.sleep(0.1 if world.loop.time() < runs_out - 1 else 0.001)
+        assert world.loop.time() > 20
+
+    simulate(main, seed)
+
+
 class Candidate:
     """A node that wants the office for as long as it lives."""
 
