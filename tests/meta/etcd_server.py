@@ -30,13 +30,15 @@ def free_port() -> int:
 class EtcdServer:
     """One member. `kill`, `stop` (SIGSTOP) and `start` again do to it what happens to servers."""
 
-    def __init__(self, name: str = "one", peers: dict[str, int] | None = None, *extra: str) -> None:
+    def __init__(
+        self, name: str = "one", peers: dict[str, int] | None = None, *extra: str, scheme: str = "http"
+    ) -> None:
         program = etcd_program()
         assert program is not None
         self._folder = tempfile.mkdtemp(prefix="belvedere-etcd-")
         self.port = free_port()
         peers = peers or {name: free_port()}
-        client = f"http://127.0.0.1:{self.port}"
+        client = f"{scheme}://127.0.0.1:{self.port}"
         peer = f"http://127.0.0.1:{peers[name]}"
         cluster = ",".join(f"{one}=http://127.0.0.1:{port}" for one, port in peers.items())
         # Ends with the tests, however these end.
@@ -46,7 +48,7 @@ class EtcdServer:
             *(program, "--name", name, "--data-dir", f"{self._folder}/data"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-            *("--initial-cluster", cluster, "--initial-cluster-token", f"{name}-{self.port}"),
+            *("--initial-cluster", cluster, "--initial-cluster-token", "tests"),
             *("--heartbeat-interval", "50", "--election-timeout", "500"),
             *("--logger", "zap", "--log-level", "error", *extra),
         ]
