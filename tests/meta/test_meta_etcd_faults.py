@@ -108,11 +108,14 @@ def test_a_commit_whose_answer_is_lost_is_found_to_have_landed(etcd: EtcdServer)
             asked = transaction(Absent("a"), Put("a", b"1"))
             with pytest.raises(OutcomeUnknown):
                 await store.commit(asked)
-            # Still deaf: the retry does not know either, and does not say "unavailable".
+            # Still deaf, then cut off: a retry does not know either, and does not say "unavailable".
             with pytest.raises(OutcomeUnknown):
                 await store.commit(asked)
-            line.answers_lost = False
+            line.closed = True
             line.hang_up()
+            with pytest.raises(OutcomeUnknown):
+                await store.commit(asked)
+            line.closed = line.answers_lost = False
             (landed,) = [change.revision for change in await other.changes_since(begin.revision)]
             outcome = await eventually(lambda: store.commit(asked), OutcomeUnknown)
             assert outcome == Committed(landed)
