@@ -10,6 +10,9 @@ from belvedere.meta.store import Change, Compacted, StoreUnavailable, Update
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.etcd_client import EtcdClient, EtcdError
 
+#: How long a watch may lag behind what is known to be committed, in seconds.
+_LAG = 1.0
+
 #: Between a broken watch and the next, in seconds.
 _PAUSE = 0.2
 
@@ -22,6 +25,7 @@ class _Run:
         self.seen = after
         self.changes: list[Change] = []
         self.compacted = False
+        self.endpoint = ""
         self.task: TaskHandle | None = None
 
 
@@ -40,15 +44,23 @@ class EtcdFollower:
         try:
             async with asyncio.timeout(self._client.patience):
                 while (run := self._covering(after)).seen < head:
-                    await self._news()
+                    await self._news_in_time(run)
                     if run.compacted:
                         raise Compacted(f"etcd no longer keeps the changes after revision {after}")
         except TimeoutError:
-            # The transaction is there, so the watch is to blame: begin where it stopped, elsewhere.
-            self._client.distrust()
-            self._begin(run.seen if run.floor <= after else after)
             raise StoreUnavailable(f"etcd's watch does not come to revision {head}") from None
         return [change for change in run.changes if change.revision > after]
+
+    async def _news_in_time(self, run: _Run) -> None:
+        """What is waited for has happened: a watch that does not tell is begun again, elsewhere."""
+        try:
+            async with asyncio.timeout(_LAG):
+                await self._news()
+        except TimeoutError:
+            self._client.distrust(run.endpoint)
+            if self._run is run and run.task is not None:
+                run.task.cancel()
+                run.task = self._runtime.spawn("metadata watch", self._watch(run))
 
     async def wait_beyond(self, revision: int) -> None:
         run = self._covering(revision)
@@ -93,6 +105,7 @@ class EtcdFollower:
         layout = self._layout
         async with aclosing(self._client.watch(layout.state, layout.state_end, run.seen + 1)) as responses:
             async for response in responses:
+                run.endpoint = self._client.endpoint if response.created else run.endpoint
                 # etcd says that what is asked for is compacted, and leaves the stream open.
                 if response.compact_revision:
                     run.compacted = True
@@ -108,11 +121,14 @@ class EtcdFollower:
     def _take(self, run: _Run, events: Iterable[Any]) -> None:
         """A response holds whole revisions. One without an entry is an empty transaction."""
         revisions: dict[int, list[Update]] = {}
-        for event in events:
+        # A watch that was given up as silent may say something after all.
+        for event in (one for one in events if one.kv.mod_revision > run.seen):
             updates = revisions.setdefault(event.kv.mod_revision, [])
             update = self._layout.update_of(event)
             if update is not None:
                 updates.append(update)
+        if not revisions:
+            return
         run.changes += [Change(revision, tuple(updates)) for revision, updates in revisions.items()]
         run.seen = run.changes[-1].revision
         excess = len(run.changes) - self._history

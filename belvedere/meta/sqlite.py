@@ -14,6 +14,7 @@ from belvedere.meta.store import (
     Granted,
     LeaseGone,
     Loaded,
+    MetadataError,
     OutcomeUnknown,
     Put,
     Refused,
@@ -98,7 +99,7 @@ class SqliteStore:
             if patience > 0:
                 await self._bell.wait(rung, patience)
             else:
-                await self._writing(self._end_leases)
+                await self._writing(self._end_leases, StoreUnavailable)
 
     async def grant(self, seconds: float) -> Granted:
         def work(connection: SqliteConnection) -> int | None:
@@ -107,7 +108,7 @@ class SqliteStore:
                 (seconds, machine_seconds() + seconds, self._boot),
             ).lastrowid
 
-        lease = await self._writing(work)
+        lease = await self._writing(work, StoreUnavailable)
         # Those who wait must look when it ends.
         self._bell.ring()
         assert lease is not None
@@ -125,7 +126,7 @@ class SqliteStore:
             )
             return seconds
 
-        return await self._writing(work)
+        return await self._writing(work, StoreUnavailable)
 
     async def revoke(self, lease: int) -> None:
         await self._writing(lambda connection: self._end_lease(connection, lease))
@@ -190,7 +191,12 @@ class SqliteStore:
         except SqliteError as error:
             raise StoreUnavailable(f"cannot read the metadata store: {error}") from error
 
-    async def _writing(self, work: Callable[[SqliteConnection], T]) -> T:
+    async def _writing(
+        self, work: Callable[[SqliteConnection], T], unclear: type[MetadataError] = OutcomeUnknown
+    ) -> T:
+        """`unclear` is what a failure is to the caller: COMMIT itself may have failed after the pages were
+        written, so that nobody can tell whether it happened."""
+
         def moved(connection: SqliteConnection) -> tuple[T, bool]:
             before = _revision(connection)
             return work(connection), _revision(connection) > before
@@ -198,8 +204,7 @@ class SqliteStore:
         try:
             outcome, news = await self._file.write(moved)
         except SqliteError as error:
-            # COMMIT itself may have failed after the pages were written: nobody can tell.
-            raise OutcomeUnknown(f"metadata transaction: {error}") from error
+            raise unclear(f"metadata transaction: {error}") from error
         if news:
             self._bell.ring()
         return outcome

@@ -67,7 +67,8 @@ _NEEDS_LEADER = (("hasleader", "true"),)
 
 
 class EtcdClient:
-    """`patience` is how long one call may take, in seconds, all endpoints together."""
+    """`patience` is how long one call may take, in seconds. Each endpoint gets its share of it: one that is
+    stopped, or cut off from the others, takes requests and says nothing."""
 
     def __init__(self, endpoints: Sequence[str], tls: EtcdTls | None = None, patience: float = 5.0) -> None:
         if not endpoints:
@@ -75,6 +76,7 @@ class EtcdClient:
         self._endpoints = tuple(endpoints)
         self._credentials = None if tls is None else _credentials(tls)
         self.patience = patience
+        self._share = patience / len(self._endpoints)
         self._channels: list[Any] = []
         self._current = 0
 
@@ -134,7 +136,7 @@ class EtcdClient:
         index, channel = await self._connected()
         try:
             with _named_failures():
-                return await _unary(channel, "KV/Txn", "TxnResponse")(request, timeout=self.patience)
+                return await _unary(channel, "KV/Txn", "TxnResponse")(request, timeout=self._share)
         except EtcdSilent:
             self._leave(index)
             raise
@@ -161,9 +163,15 @@ class EtcdClient:
             if call is not None:
                 call.cancel()
 
-    def distrust(self) -> None:
-        """The present endpoint behaves strangely: use another one from now on."""
-        self._leave(self._current)
+    @property
+    def endpoint(self) -> str:
+        """Where calls go at present."""
+        return self._endpoints[self._current]
+
+    def distrust(self, endpoint: str) -> None:
+        """This one behaves strangely: if calls go there, they go to another one from now on."""
+        if endpoint == self.endpoint:
+            self._leave(self._current)
 
     async def _repeat(self, path: str, request: Any, answer: str) -> Any:
         """A call that may happen twice without harm."""
@@ -174,14 +182,13 @@ class EtcdClient:
         return await self._everywhere(once)
 
     async def _everywhere(self, once: Callable[[Any, float], Awaitable[Any]]) -> Any:
-        """Until an endpoint answers, each gets its share of the patience."""
+        """Until an endpoint answers."""
         failure: EtcdError = EtcdAway("never tried")
-        share = self.patience / len(self._endpoints)
         for _ in self._endpoints:
             index, channel = await self._connected()
             try:
                 with _named_failures():
-                    return await once(channel, share)
+                    return await once(channel, self._share)
             except EtcdSilent as error:
                 failure = error
                 self._leave(index)

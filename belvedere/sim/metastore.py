@@ -61,10 +61,12 @@ class MetadataService:
         self.faults = faults or StoreFaults()
         self.away = False
         self.cut_off: set[str] = set()
+        self._lines = 0
         self._settled: dict[bytes, Refused | LeaseGone] = {}
 
     def connect(self, runtime: SimRuntime) -> "ServiceClient":
-        return ServiceClient(self, runtime)
+        self._lines += 1
+        return ServiceClient(self, runtime, self._lines)
 
     def commit(self, transaction: Transaction) -> Committed | Refused:
         """A refusal is final: a copy of the same transaction that arrives later finds it settled."""
@@ -84,12 +86,12 @@ class MetadataService:
 class ServiceClient:
     """One incarnation's `MetadataStore`."""
 
-    def __init__(self, service: MetadataService, runtime: SimRuntime) -> None:
+    def __init__(self, service: MetadataService, runtime: SimRuntime, line: int) -> None:
         world, incarnation = service.world, runtime.incarnation
         self._service = service
         self._world = world
         self._machine = incarnation.machine
-        self._random = stream(world.seed, "metadata store", incarnation.label)
+        self._random = stream(world.seed, "metadata store", incarnation.label, line)
         self._slowness = between(
             stream(world.seed, "metadata store slowness", incarnation.machine).random(), 0.2, 5.0
         )

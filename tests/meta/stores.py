@@ -13,6 +13,7 @@ from belvedere.meta.store import Absent, Delete, MetadataStore, Put, Transaction
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.etcd_client import EtcdClient
 from belvedere.runtime.real import run
+from belvedere.sim.metastore import MetadataService
 from belvedere.sim.world import World
 from tests.meta.etcd_server import EtcdServer
 
@@ -39,14 +40,15 @@ def in_simulation(test: Test, history: int) -> None:
 
     async def main(world: World) -> None:
         runtime = world.boot("machine")
-        store = MemoryStore(history)
+        # Reached over a line, so that those who use it at once really take turns.
+        service = MetadataService(world, MemoryStore(history))
 
         async def another() -> MetadataStore:
-            return store
+            return service.connect(runtime)
 
         async def compact(revision: int) -> None: ...
 
-        await runtime.perform(test(Stores(runtime, store, store, another, compact)))
+        await runtime.perform(test(Stores(runtime, await another(), await another(), another, compact)))
 
     world = World(1, buggify=False)
     world.run(main)

@@ -20,7 +20,7 @@ from tests.query.schema_book import SIMPLE
 from tests.query.schema_whole import check_whole
 
 NODES = 4
-STATEMENTS = 25
+STATEMENTS = 60
 KEYSPACES = ("a", "b")
 
 
@@ -30,12 +30,12 @@ def statement(random: Random) -> str:
     return random.choice(
         [
             f"CREATE KEYSPACE {keyspace} {SIMPLE}",
-            f"CREATE KEYSPACE IF NOT EXISTS {keyspace} {SIMPLE}",
+            *[f"CREATE KEYSPACE IF NOT EXISTS {keyspace} {SIMPLE}"] * 3,
             f"DROP KEYSPACE {keyspace}",
             f"CREATE TYPE {keyspace}.kind (x int)",
             f"DROP TYPE {keyspace}.kind",
             f"ALTER TYPE {keyspace}.kind ADD y{random.randrange(1000)} int",
-            f"CREATE TABLE {keyspace}.{table} (k int PRIMARY KEY, v int, i int)",
+            *[f"CREATE TABLE {keyspace}.{table} (k int PRIMARY KEY, v int, i int)"] * 3,
             f"CREATE TABLE {keyspace}.{table} (k int PRIMARY KEY, v frozen<kind>, i int)",
             f"ALTER TABLE {keyspace}.{table} ADD w{random.randrange(1000)} text",
             f"ALTER TABLE {keyspace}.{table} DROP {column}",

@@ -29,7 +29,7 @@ from belvedere.meta.store import (
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.real import run
 from tests.meta.etcd_server import EtcdServer
-from tests.meta.stores import Harness, Stores, on_etcd, transaction
+from tests.meta.stores import Harness, Stores, in_simulation, on_etcd, on_sqlite, transaction
 
 
 async def committed(store: MetadataStore, *parts: Any) -> int:
@@ -356,3 +356,64 @@ def test_etcd_does_what_a_dict_does(etcd: EtcdServer, steps: list[list[Any]]) ->
         await does_what_a_dict_does(on.one, steps)
 
     on_etcd(test, etcd, 1000)
+
+
+# --- concurrent writers --------------------------------------------------------------------------------
+
+
+async def _write_at_will(store: MetadataStore, steps: list[list[Any]]) -> list[tuple[Transaction, Any, int]]:
+    """Each step rests on what was just read, which others may have changed meanwhile."""
+    done = []
+    for parts in steps:
+        loaded = await store.load()
+        seen = [loaded.entries[key].revision if key in loaded.entries else 0 for key in "abc"]
+        asked = transaction(
+            *(
+                Unchanged(part.key, seen["abc".index(part.key)] or 1_000_000_000)
+                if isinstance(part, Unchanged)
+                else part
+                for part in parts
+            )
+        )
+        done.append((asked, await store.commit(asked), loaded.revision))
+    return done
+
+
+async def writers_agree_on_one_history(on: Stores, plans: list[list[list[Any]]]) -> None:
+    begin = (await on.one.load()).revision
+    stores = [on.one, on.other, on.one]
+    results = await asyncio.gather(*map(_write_at_will, stores, plans))
+    changes = await on.other.changes_since(begin)
+    states, state = {begin: dict[str, Entry]()}, dict[str, Entry]()
+    for change in changes:
+        states[change.revision] = state = fold(state, change.revision, change.updates)
+    assert state == await entries(on.one)
+    landed = set()
+    for asked, outcome, seen in chain(*results):
+        if isinstance(outcome, Committed):
+            landed.add(outcome.revision)
+            before = states[max(revision for revision in states if revision < outcome.revision)]
+            assert all(_holds(one, before) for one in asked.asserts)
+            assert states[outcome.revision] == fold(before, outcome.revision, asked.updates)
+        else:
+            shown = max((revision for revision in states if revision <= seen), default=begin)
+            assert any(
+                not _holds(outcome.failed, states[revision]) for revision in states if revision >= shown
+            )
+    assert landed == {change.revision for change in changes}
+
+
+@given(plans=st.lists(STEPS, min_size=3, max_size=3))
+def test_concurrent_writers_in_memory_make_one_history(plans: list[list[list[Any]]]) -> None:
+    in_simulation(lambda on: writers_agree_on_one_history(on, plans), 1000)
+
+
+@given(plans=st.lists(STEPS, min_size=3, max_size=3))
+def test_concurrent_writers_in_sqlite_make_one_history(plans: list[list[list[Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        on_sqlite(lambda on: writers_agree_on_one_history(on, plans), f"{directory}/meta", 1000)
+
+
+@given(plans=st.lists(STEPS, min_size=3, max_size=3))
+def test_concurrent_writers_in_etcd_make_one_history(etcd: EtcdServer, plans: list[list[list[Any]]]) -> None:
+    on_etcd(lambda on: writers_agree_on_one_history(on, plans), etcd, 1000)
