@@ -207,7 +207,8 @@ class EtcdStore:
                 return Committed(answer.header.revision)
             _, own = head_and_id(answer)
             if own is not None:
-                return Committed(own.mod_revision) if own.value == LANDED else None
+                landed = Committed(own.mod_revision) if own.value == LANDED else None
+                return landed or _refusal(transaction, head, found)
         raise StoreUnavailable("others commit too often for a transaction as large as this; try again")
 
     async def _landed(self, transaction: Transaction, id_lease: _IdLease, settle: bool) -> Committed | None:

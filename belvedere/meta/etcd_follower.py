@@ -1,6 +1,7 @@
 """Follows a cluster's part of etcd with one watch, through reconnections and compaction."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
@@ -49,7 +50,7 @@ class EtcdFollower:
                         raise Compacted(f"etcd no longer keeps the changes after revision {after}")
         except TimeoutError:
             raise StoreUnavailable(f"etcd's watch does not come to revision {head}") from None
-        return [change for change in run.changes if change.revision > after]
+        return run.changes[bisect_right(run.changes, after, key=lambda change: change.revision) :]
 
     async def _news_in_time(self, run: _Run) -> None:
         """What is waited for has happened: a watch that does not tell is begun again, elsewhere."""

@@ -5,13 +5,15 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from belvedere.meta.election import campaign
-from belvedere.meta.etcd import EtcdStore
+from belvedere.meta.etcd import RETRY_SECONDS, EtcdStore
+from belvedere.meta.etcd_layout import TransactionTooLarge
 from belvedere.meta.leases import Lease
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
@@ -240,6 +242,41 @@ def _id_lease_of(store: EtcdStore, line: TcpProxy) -> Callable[[], Coroutine[Any
         return (await store._present_id_lease()).lease
 
     return get
+
+
+def test_ids_outlive_the_change_of_their_lease_and_go_with_it(etcd: EtcdServer) -> None:
+    async def test(runtime: Runtime) -> None:
+        async with opened(runtime, etcd.endpoint) as store:
+            asked = transaction(Absent("a"), Put("a", b""))
+            landed = await store.commit(asked)
+            first = store._id_lease
+            assert first is not None
+            assert first.good_until > runtime.clock.monotonic() + RETRY_SECONDS
+            # As time would.
+            store._id_lease = replace(first, good_until=runtime.clock.monotonic())
+            await store.commit(transaction(Put("b", b"")))
+            assert store._id_lease.lease != first.lease
+            assert await store.commit(asked) == landed
+            ids = f"{store._layout.state.decode().removesuffix('state/')}ids".encode()
+            assert len((await store._client.range(key=ids, range_end=ids + b"0")).kvs) == 2
+            await store.revoke(first.lease)
+            assert len((await store._client.range(key=ids, range_end=ids + b"0")).kvs) == 1
+
+    in_reality(test)
+
+
+def test_what_etcd_will_never_take_is_said_at_once(etcd: EtcdServer) -> None:
+    async def test(runtime: Runtime) -> None:
+        async with opened(runtime, etcd.endpoint) as store:
+            with pytest.raises(TransactionTooLarge):
+                await store.commit(transaction(*(Put(str(number), b"") for number in range(5000))))
+            with pytest.raises(StoreUnavailable, match="too large"):
+                await store.commit(transaction(Put("a", bytes(2_000_000))))
+            assert store._undecided == {}
+            assert isinstance(await store.commit(transaction(Put("a", b""))), Committed)
+            assert set((await store.load()).entries) == {"a"}
+
+    in_reality(test)
 
 
 def test_without_a_server_nothing_is_sent_and_nothing_changed(etcd: EtcdServer) -> None:
