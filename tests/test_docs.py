@@ -166,7 +166,7 @@ def examples(page: Path) -> list[tuple[str, str | None]]:
     return [(code, printed or None) for code, printed in found]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/embedded.md", "docs/simulation.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/embedded.md", "docs/metadata.md", "docs/simulation.md"])
 def test_examples_run_and_print_what_they_say(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,5 +14,7 @@ lock() { # lock OUTPUT INPUT...
 lock requirements/bootstrap.txt requirements/bootstrap.in "$@"
 lock requirements/runtime.txt pyproject.toml "$@"
 lock requirements/spark.txt pyproject.toml --extra spark --constraint requirements/runtime.txt "$@"
-lock requirements/dev.txt pyproject.toml --extra dev --constraint requirements/spark.txt "$@"
+lock requirements/etcd.txt pyproject.toml --extra etcd --constraint requirements/spark.txt "$@"
+lock requirements/dev.txt pyproject.toml --extra dev --constraint requirements/spark.txt \
+    --constraint requirements/etcd.txt "$@"
 lock requirements/scylla.txt requirements/scylla.in "$@"

@@ -23,6 +23,7 @@ Proposal = tuple[tuple[Assertion, ...], tuple[Update, ...]]
 Listener = Callable[[ClusterState, ClusterState], None]
 
 _MAX_ATTEMPTS = 50
+_STEP_BACK = 0.002
 
 
 class Metadata:
@@ -35,6 +36,7 @@ class Metadata:
         self._follower: TaskHandle | None = None
         self._catching_up = asyncio.Lock()
         self._contended = asyncio.Lock()
+        self._waiters: list[asyncio.Future[None]] = []
         self.state: ClusterState = states.EMPTY
 
     async def start(self) -> None:
@@ -61,7 +63,9 @@ class Metadata:
             return self.state
         # Under contention one at a time, so that each attempt has a fair chance.
         async with self._contended:
-            for _ in range(_MAX_ATTEMPTS):
+            for attempt in range(_MAX_ATTEMPTS):
+                # Other nodes contend, too: whoever lost often steps back a little, each for another while.
+                await self._runtime.clock.sleep(self._runtime.random.random() * attempt * _STEP_BACK)
                 committed, refused_by = await self._attempt(propose)
                 if committed:
                     return self.state
@@ -109,15 +113,28 @@ class Metadata:
             if self.state.revision < revision:
                 await self._store.wait_beyond(self.state.revision)
 
+    async def until(self, condition: Callable[[ClusterState], bool]) -> ClusterState:
+        """Return the first state that is seen to fulfil the condition."""
+        while not condition(self.state):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        return self.state
+
     async def _commit_certainly(self, transaction: Transaction) -> Committed | Refused:
+        unknown: OutcomeUnknown | None = None
         for attempt in range(5):
             try:
                 return await self._store.commit(transaction)
-            except OutcomeUnknown:
-                if attempt == 4:
+            except OutcomeUnknown as error:
+                unknown = error
+            except StoreUnavailable:
+                # Says nothing about the tries before this one.
+                if unknown is None:
                     raise
-                await self._runtime.clock.sleep(0.05 * 2**attempt)
-        raise AssertionError("unreachable")
+            await self._runtime.clock.sleep(0.05 * 2**attempt)
+        assert unknown is not None
+        raise unknown
 
     async def _follow(self) -> None:
         while True:
@@ -142,6 +159,10 @@ class Metadata:
 
     def _swap(self, after: ClusterState) -> None:
         before, self.state = self.state, after
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         for listener in self._listeners:
             try:
                 listener(before, after)

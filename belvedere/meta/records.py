@@ -7,6 +7,7 @@ Layout, one key per thing so that unrelated changes never collide:
     tables/<keyspace>/<name>      TableRecord, of a table or a materialized view
     tablets/<table id>/<id>       TabletRecord
     nodes/<node id>               NodeRecord
+    leaders/<office>              LeaderRecord, under the leader's lease; the revision is the term
     sequences/tablet              the next free tablet id
 """
 
@@ -46,6 +47,11 @@ class TableRecord(msgspec.Struct, frozen=True):
     static_ordinals: int
     dropped: list[tuple[str, str, str, int]] = []
     view: ViewRecord | None = None
+
+
+class LeaderRecord(msgspec.Struct, frozen=True):
+    node: str
+    lease: int
 
 
 class TabletRecord(msgspec.Struct, frozen=True):
@@ -91,3 +97,7 @@ def node_key(node_id: str) -> str:
 
 def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.encode(record)
+
+
+def leader_key(office: str) -> str:
+    return f"leaders/{office}"

@@ -3,7 +3,8 @@
 A transaction is data: what must hold, then what changes. It carries an id fixed before the first try, so
 that a retry after an unknown outcome learns whether the first try had landed. Following is a bell and a
 pull: `wait_beyond` wakes when something newer exists, `changes_since` fetches it in order; a follower that
-is too far behind gets `Compacted` and loads afresh. Every implementation passes one contract suite.
+is too far behind gets `Compacted` and loads afresh. A key can be put under a lease: it is gone once the
+lease has run out, and everybody sees that as a revision. Every implementation passes one contract suite.
 """
 
 from collections.abc import Mapping
@@ -28,8 +29,11 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Put:
+    """Under a lease, the key is deleted when the lease ends; a later Put without it sets the key free."""
+
     key: str
     value: bytes
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
+    """Revisions grow with every commit, not always by one: a store may count what others do in it."""
+
     revision: int
 
 
@@ -82,6 +88,15 @@ class Loaded:
     entries: Mapping[str, Entry]
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The store will not end the lease earlier than `seconds` after it was asked; it may have chosen more
+    than was asked for."""
+
+    lease: int
+    seconds: float
+
+
 class MetadataError(Exception):
     pass
 
@@ -98,12 +113,30 @@ class Compacted(MetadataError):
     """The changes asked for are no longer kept: load the whole store again."""
 
 
+class LeaseGone(MetadataError):
+    """The lease has run out or was revoked; nothing was changed by this call."""
+
+
 class MetadataStore(Protocol):
     async def load(self) -> Loaded: ...
-    async def commit(self, transaction: Transaction) -> Committed | Refused: ...
-    async def changes_since(self, revision: int) -> list[Change]: ...
+    async def commit(self, transaction: Transaction) -> Committed | Refused:
+        """Raises OutcomeUnknown, StoreUnavailable or LeaseGone. A transaction that was seen to be refused
+        never lands later, not even by a try whose outcome was unknown before."""
+
+    async def changes_since(self, revision: int) -> list[Change]:
+        """In order, up to the newest commit at the time of the call."""
+
     async def wait_beyond(self, revision: int) -> None:
         """Return when the store's revision is greater; may wake early."""
+
+    async def grant(self, seconds: float) -> Granted:
+        """A new lease. One whose answer is lost runs out by itself: simply ask again."""
+
+    async def keep_alive(self, lease: int) -> float:
+        """The lease lasts at least the returned seconds from when this was asked. Raises LeaseGone."""
+
+    async def revoke(self, lease: int) -> None:
+        """End the lease and delete its keys; fine if it is gone already."""
 
     async def close(self) -> None: ...
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from belvedere.runtime.log_lines import LineLog
+from belvedere.runtime.machine_clock import machine_seconds
 from belvedere.runtime.real_disk import RealDisk
 from belvedere.runtime.real_network import RealNetwork
 from belvedere.runtime.real_process import RealProcess, start
@@ -27,13 +28,13 @@ _FEWEST_COMPUTE_THREADS = 3
 class RealClock:
     def __init__(self) -> None:
         # Far from any wall clock and other for each process: code that mixes clocks fails at once.
-        self._origin = 1e6 + int.from_bytes(os.urandom(3), "big") / 4.0 - time.monotonic()
+        self._origin = 1e6 + int.from_bytes(os.urandom(3), "big") / 4.0 - machine_seconds()
 
     def wall_micros(self) -> int:
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        return self._origin + time.monotonic()
+        return self._origin + machine_seconds()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

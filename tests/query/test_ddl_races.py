@@ -10,9 +10,6 @@ from belvedere.cql.parser import parse_statement
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, from_loaded
-from belvedere.model.schema import Keyspace
-from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
-from belvedere.model.types import UserType
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.results import Result, SchemaChange, Void
 from belvedere.query.schema.change import execute_ddl
@@ -20,6 +17,7 @@ from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
 from tests.meta.slow_store import SlowStore
 from tests.query.schema_book import SIMPLE
+from tests.query.schema_whole import check_whole
 
 
 class Nodes:
@@ -70,26 +68,6 @@ def simulate(seed: int, *rounds: list[str]) -> tuple[list[list[Result | Exceptio
 
     World(seed).run(main)
     return found[0]
-
-
-def check_whole(state: ClusterState) -> None:
-    """Nothing torn: every table has its tablets, every tablet its table, every type used exists."""
-    assert state.tablet_maps.keys() == state.tables_by_id.keys()
-    ids = [tablet.id for tablet_map in state.tablet_maps.values() for tablet in tablet_map.tablets]
-    assert len(ids) == len(set(ids))
-    for tablet_map in state.tablet_maps.values():
-        assert tablet_map.tablets[0].first_token == MIN_TOKEN
-        assert tablet_map.tablets[-1].last_token == MAX_TOKEN
-    for keyspace in state.keyspaces.values():
-        for table in keyspace.tables.values():
-            for column in table.columns:
-                for part in column.type.walk():
-                    if isinstance(part, UserType):
-                        _check_type(keyspace, part)
-
-
-def _check_type(keyspace: Keyspace, used: UserType) -> None:
-    assert used.frozen() == keyspace.types[used.type_name].frozen()
 
 
 @pytest.mark.parametrize("seed", range(5))
