@@ -34,7 +34,9 @@ def completing(state: ClusterState, base: bytes, done: DoneTasks) -> Proposal | 
             bytes=known.bytes + more.bytes,
             state=view_records.BUILDING if left else view_records.BUILT,
         )
-        if gone and after != known:
+        # Written even if nothing in it changes: of two that each delete other tasks, the later must see the
+        # earlier, or neither would take itself for the last.
+        if gone:
             status_key = view_records.view_key(view)
             asserts.append(view_records.as_seen(state, status_key))
             updates.append(Put(status_key, records.encode(after)))

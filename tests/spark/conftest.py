@@ -1,6 +1,5 @@
 """One Spark session and one server process for all tests of a worker."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -161,7 +160,7 @@ class Background:
             self.failure = failure
 
     def end(self) -> Any:
-        self.thread.join(60)
+        self.thread.join(100)
         assert not self.thread.is_alive()
         if self.failure is not None:
             raise self.failure
@@ -174,6 +173,3 @@ def until(condition: Callable[[], object]) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it does not come")
-
-
-PYTHON = sys.executable

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.spark.conftest import Store
 
 SCRIPT = """
@@ -40,13 +42,14 @@ session.stop()
 """
 
 
+@pytest.mark.timeout(300)  # it starts processes that take seconds each, and a busy machine many
 def test_read_and_write(store: Store, tmp_path: Path) -> None:
     store.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v text)")
     rows = tmp_path / "rows.csv"
     rows.write_text("k,v\n1000,a\n1001,b\n")
     arguments = [store.server.host, str(store.server.port), store.name("t"), str(rows)]
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == [

@@ -20,6 +20,7 @@ SCHEMA = (
 )
 
 
+@pytest.mark.timeout(300)  # it starts processes that take seconds each, and a busy machine many
 def test_a_server_killed_before_and_after_the_commit(
     spark: SparkSession, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,6 +236,7 @@ def test_files_that_cannot_be_loaded(store: Store, tmp_path: Path) -> None:
     assert store.jobs("load-") == set()
 
 
+@pytest.mark.timeout(300)  # it starts processes that take seconds each, and a busy machine many
 def test_the_command_starts_and_ends_its_own_spark(store: Store, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv")
     words = ("load", path.name, store.name("t"), "--spark", "spark.master=local[1]", "--ttl", "1000")
