@@ -254,7 +254,7 @@ class LocalAccess:
         if wall > self._last_timestamp:
             self._last_timestamp = wall
         else:
-            # The clock is behind, or slow. By the versions of writes the next life of this node knows where to go on.
+            # The clock is behind, or slow. The versions of writes tell this node's next life where to go on.
             self._last_timestamp += 1
             self._engine.least_version = self._last_timestamp
         return self._last_timestamp

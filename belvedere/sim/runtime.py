@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 class NeverStarted(BackgroundTask):
-    """What cleaning up after a crash gets, or after the run: when tasks are closed or garbage collected, their
-    `finally` blocks may want to start others."""
+    """What cleaning up after a crash or the run gets: when tasks are closed or garbage collected, their `finally`
+    blocks may want to start others."""
 
     def __init__(self) -> None:
         pass
