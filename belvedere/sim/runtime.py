@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class NeverStarted(BackgroundTask):
-    """What cleaning up after a crash or the run gets: when tasks are closed or garbage collected, their `finally`
+    """What cleaning up after a crash or the run gets: when tasks are closed or collected, their `finally`
     blocks may want to start others."""
 
     def __init__(self) -> None:
