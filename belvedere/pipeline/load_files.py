@@ -88,6 +88,9 @@ class LoadFiles:
         for output in msgspec.json.decode(data, type=LoadList).outputs:
             parts.setdefault(output.tablet, []).append(NewFile(output.path, output.facts))
         found = [(stores[tablet], files) for tablet, files in parts.items()]
+        for store, _ in found:
+            # Like a write, a load leaves a version that is not below the write times given to it.
+            store.reserve_version(self._database.access.next_timestamp())
         await self._engine.attach(found, load=load, staged=True)
 
     async def _settle(self, stores: Sequence[TabletStore]) -> None:

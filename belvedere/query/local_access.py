@@ -250,7 +250,13 @@ class LocalAccess:
             await self._engine.truncate(store)
 
     def next_timestamp(self) -> int:
-        self._last_timestamp = max(self._last_timestamp + 1, self._runtime.clock.wall_micros())
+        wall = self._runtime.clock.wall_micros()
+        if wall > self._last_timestamp:
+            self._last_timestamp = wall
+        else:
+            # The clock is behind, or slow. The versions of writes tell this node's next life where to go on.
+            self._last_timestamp += 1
+            self._engine.least_version = self._last_timestamp
         return self._last_timestamp
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class NeverStarted(BackgroundTask):
-    """What cleaning up after a crash gets: when a dead machine's tasks are garbage collected, their `finally`
+    """What cleaning up after a crash or the run gets: when tasks are closed or collected, their `finally`
     blocks may want to start others."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class SimRuntime:
         return self._network
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> BackgroundTask:
-        if not self._incarnation.alive:
+        if not self._incarnation.alive or self._loop.is_closed():
             work.close()
             return NeverStarted()
         label = f"{self._incarnation.label}:{name}"
@@ -93,20 +93,20 @@ class SimRuntime:
     async def perform(self, work: Coroutine[Any, Any, T]) -> T:
         """For code outside the machine: run `work` as the incarnation's own and wait for what it returns.
         Raises MachineCrashed when the machine crashes first."""
-        outcome = self._incarnation.promise()
-
-        async def run() -> None:
-            try:
-                result = await work
-            except Exception as failure:
-                if not outcome.done():
-                    outcome.set_exception(failure)
-            else:
-                if not outcome.done():
-                    outcome.set_result(result)
-
-        self.spawn("perform", run())
         try:
+            outcome = self._incarnation.promise()
+
+            async def run() -> None:
+                try:
+                    result = await work
+                except Exception as failure:
+                    if not outcome.done():
+                        outcome.set_exception(failure)
+                else:
+                    if not outcome.done():
+                        outcome.set_result(result)
+
+            self.spawn("perform", run())
             returned: T = await outcome
         except MachineCrashed:
             if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:

@@ -79,6 +79,8 @@ class StorageEngine:
         self._aligning = asyncio.Lock()
         self._background = Background(runtime, self._after_flush, options.compaction)
         self._replayed = 0
+        #: Commit versions are not below this: those of writes never below the write times given to them.
+        self.least_version = 0
 
     # ------------------------------------------------------------------------------------------ opening
 
@@ -272,6 +274,8 @@ class StorageEngine:
         wall = self._runtime.clock.wall_micros()
         if wall > version:
             version = wall
+        if self.least_version > version:
+            version = self.least_version
         views = [] if derive is None else derive(version)
         record = encode_record(LogRecord(store.id, store.epoch, version, mutation, views))
         position = self.log.append(record)
@@ -313,7 +317,7 @@ class StorageEngine:
 
     def _encode(self, writes: Sequence[Write]) -> list[tuple[LogRecord, bytes]]:
         """The records, with the commit versions that they get if they are appended now."""
-        wall = self._runtime.clock.wall_micros()
+        wall = max(self._runtime.clock.wall_micros(), self.least_version)
         versions: dict[int, int] = {}
         records = []
         for store, mutation, derive in writes:

@@ -1,8 +1,8 @@
 """Random tables, statements and views: whoever makes a view, it shows the same, and what its base shows.
 
-Tables and statements are those of the model of CQL, which holds the base to plain dictionaries. Here each view
-exists three times: kept by every write, built row by row at the end, and built by jobs at the end. All are
-read through SELECT, with write times and TTLs, at several moments.
+Tables and statements are those of the model of CQL, which holds the base to plain dictionaries. Here each
+view exists three times: kept by every write, built row by row at the end, and built by jobs at the end. All
+are read through SELECT, with write times and TTLs, at several moments.
 """
 
 import os
@@ -200,5 +200,9 @@ def test_whoever_makes_a_view_it_shows_what_its_base_shows(block: int) -> None:
 )
 def test_finds_a_planted_bug(plant: Any) -> None:
     with plant(), pytest.raises(AssertionError):
-        for seed in range(20):
-            run(seed)
+        _run_all(20)
+
+
+def _run_all(seeds: int) -> None:
+    for seed in range(seeds):
+        run(seed)

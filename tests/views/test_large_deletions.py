@@ -1,4 +1,4 @@
-"""A deletion of very many rows of a table with views: a bounded number at a time, and others run in between."""
+"""A deletion of very many rows of a table with views: a few at a time, and others run in between."""
 
 import pytest
 
