@@ -79,8 +79,8 @@ class Exchange:
             await file.close()
 
     async def discard(self, job_id: str) -> None:
-        """Remove all that the job read and wrote; fine if there is nothing. Tasks that do not know yet that it
-        is over may still write: what they put into a directory while it is removed keeps it there."""
+        """Remove all that the job read and wrote; fine if there is nothing. Tasks that do not know yet that
+        it is over may still write: what they put into a directory while it is removed keeps it there."""
         directory = self.job_directory(job_id)
         for left in reversed(range(_TRIES)):
             try:
