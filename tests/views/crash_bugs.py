@@ -210,7 +210,8 @@ def new_views_not_noticed() -> Planted:
     """A writer that waited does not look again which views there are."""
 
     def is_current(self: KeptWrite, keeper: Any) -> bool:
-        return not self.store.truncating and self.upheavals == self.store.upheavals
+        unchanged = not self.store.truncating and self.upheavals == self.store.upheavals
+        return not self.makers or unchanged
 
     return patch.object(KeptWrite, "is_current", is_current)
 
