@@ -1,9 +1,11 @@
 """One node: a data directory, its metadata store, the database over both, the CQL server in front.
 
 What starts first ends last: connections finish before the database closes, the database before the
-metadata, and the directory's lock goes at the very end.
+metadata, and the directory's lock goes at the very end. So it is when a start fails half-way, and each thing
+ends though the end of another failed.
 """
 
+from contextlib import AsyncExitStack
 from typing import Self
 
 from belvedere.meta.metadata import Metadata
@@ -31,22 +33,18 @@ class Node:
         self,
         runtime: Runtime,
         data: str,
-        lock: Lock,
-        metadata: Metadata,
         database: Database,
         views: Views,
-        pipeline: NodePipeline,
         settings: PipelineSettings,
+        started: AsyncExitStack,
     ) -> None:
         self._runtime = runtime
-        self._lock = lock
-        self._metadata = metadata
-        self._server: CqlServer | None = None
+        #: What must be stopped.
+        self._started = started
         self.data = data
         self.database = database
         self.views = views
         self.settings = settings
-        self._pipeline = pipeline
 
     @classmethod
     async def start(
@@ -61,48 +59,43 @@ class Node:
             await runtime.disk.make_directory(data)
         except FileExists as error:
             raise FileExists("the data directory is, or lies in, a file", data) from error
-        try:
-            lock = await runtime.disk.lock(f"{data}/lock")
-        except AlreadyLocked as error:
-            raise DataDirectoryInUse(
-                f"the data directory {data} is in use: a server or another program has it open"
-            ) from error
-        store = SqliteStore(f"{data}/metadata.sqlite")
-        metadata = Metadata(runtime, store)
-        try:
+        async with AsyncExitStack() as started:
+            lock = await _locked(runtime, data)
+            started.push_async_callback(lock.release)
+            store = SqliteStore(f"{data}/metadata.sqlite")
+            metadata = Metadata(runtime, store)
+            started.push_async_callback(metadata.stop)
             await store.open()
             await metadata.start()
             database = await Database.open(runtime, f"{data}/node", metadata, options or DatabaseOptions())
+            started.push_async_callback(database.close)
             pipeline = await NodePipeline.open(runtime, database, data, settings)
+            started.push_async_callback(pipeline.stop)
             views = await Views.start(runtime, database, pipeline.work, settings.inline_rows)
+            started.push_async_callback(views.stop)
             for procedure in (*view_procedures(database, views), *load_procedures(database, pipeline)):
                 database.offer(procedure)
-        except BaseException:
-            await metadata.stop()
-            await lock.release()
-            raise
-        return cls(runtime, data, lock, metadata, database, views, pipeline, settings)
+            return cls(runtime, data, database, views, settings, started.pop_all())
 
     async def listen(self, settings: ServerSettings) -> tuple[str, int]:
         """Answer CQL; returns the address."""
         server = CqlServer(self._runtime, self.database, settings)
         address = await server.start()
+        self._started.push_async_callback(server.stop)
         await self.database.announce(*address)
         self.database.show_server(server.client_rows, server.setting_rows)
-        self._server = server
         return address
 
     async def stop(self) -> None:
-        try:
-            # First, so that the server does not wait for them: they may be long.
-            await self.database.procedures.stop()
-            if self._server is not None:
-                await self._server.stop()
-            await self.views.stop()
-            await self._pipeline.stop()
-            await self.database.close()
-        finally:
-            try:
-                await self._metadata.stop()
-            finally:
-                await self._lock.release()
+        # First, so that the server does not wait for them: they may be long.
+        self._started.push_async_callback(self.database.procedures.stop)
+        await self._started.aclose()
+
+
+async def _locked(runtime: Runtime, data: str) -> Lock:
+    try:
+        return await runtime.disk.lock(f"{data}/lock")
+    except AlreadyLocked as error:
+        raise DataDirectoryInUse(
+            f"the data directory {data} is in use: a server or another program has it open"
+        ) from error

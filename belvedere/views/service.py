@@ -209,13 +209,16 @@ class Views:
 
     async def _verify_in_columns(self, proof: Verification, maker: ImageMaker, pipeline: Pipeline) -> Report:
         """The pipeline says where something may be wrong; these places are looked at again."""
+        repaired = 0
         while True:
             now = self._runtime.clock.wall_micros() // 1_000_000
             base = await self._access.stores(maker.base)
             compared = await pipeline.compare(base, maker, now)
             report = await proof.look_at(compared)
-            if not compared.unnamed or not proof.repairs or not report.repaired:
+            # Once more for places beyond those named, as long as that leads anywhere.
+            if not compared.unnamed or not proof.repairs or report.repaired == repaired:
                 return report
+            repaired = report.repaired
 
     async def _until_loads_are_in(self, base: bytes) -> None:
         while any(True for _ in view_records.open_staging(self._database.state, base)):

@@ -1,6 +1,8 @@
 """`belvedere.open`: the API of a database inside the process."""
 
 import asyncio
+import contextlib
+import os
 import pickle
 import subprocess
 import sys
@@ -13,7 +15,9 @@ import pytest
 
 import belvedere
 from belvedere import UNSET, EmbeddedDatabase
+from belvedere.runtime.errors import DiskError
 from belvedere.server.settings import INLINE_ROWS, PipelineSettings
+from belvedere.views.service import Views
 
 KEYSPACE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 
@@ -279,6 +283,47 @@ def test_only_one_may_have_a_directory_open(tmp_path: Path) -> None:
     with belvedere.open(tmp_path), pytest.raises(belvedere.DataDirectoryInUse, match="is in use"):
         belvedere.open(tmp_path)
     belvedere.open(tmp_path).close()
+
+
+def test_a_directory_can_be_opened_after_it_could_not(tmp_path: Path) -> None:
+    with belvedere.open(tmp_path / "data") as db:
+        db.execute(KEYSPACE)
+        db.execute("CREATE TABLE ks.t (k int PRIMARY KEY)")
+    (tmp_path / "file").touch()
+    files = open_files()
+    for _ in range(3):
+        # The database is open already when it turns out that the exchange cannot be made.
+        with pytest.raises(DiskError):
+            belvedere.open(tmp_path / "data", exchange=str(tmp_path / "file"))
+        assert open_files() == files
+    with belvedere.open(tmp_path / "data") as db:
+        assert db.execute("SELECT * FROM ks.t").all() == []
+
+
+def test_a_directory_is_let_go_whatever_fails_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(views: Views) -> None:
+        await stop(views)
+        raise RuntimeError("no end of views")
+
+    stop = Views.stop
+    monkeypatch.setattr(Views, "stop", fail)
+    db = belvedere.open(tmp_path / "data")
+    db.execute(KEYSPACE)
+    with pytest.raises(RuntimeError, match="no end of views"):
+        db.close()
+    monkeypatch.undo()
+    with belvedere.open(tmp_path / "data") as db:
+        db.execute("USE ks")
+
+
+def open_files() -> list[str]:
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return sorted(name for name in names if name.startswith("/") and not name.startswith("/proc"))
 
 
 def test_closed_is_closed(tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from belvedere.meta.memory import MemoryStore
+from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.errors import InvalidRequest
 from belvedere.sim.scenario_loads import LoadedRow
 from belvedere.sim.world import World
 from belvedere.views import verify
 from belvedere.views.verify import Report
+from belvedere.views.work import Compared
 from tests.views.crash_bugs import BUGS
 from tests.views.crash_cases import Model, SmallNode
 from tests.views.damage import WRONG_V, damage
@@ -227,6 +230,29 @@ async def _write_while_it_is_compared(world: World, node: SmallNode) -> None:
 
 def test_a_comparison_takes_no_write_for_a_mistake() -> None:
     race(_write_while_it_is_compared)
+
+
+async def _repair_more_than_is_named(world: World, node: SmallNode) -> None:
+    """However often it is compared, some places are left that nobody names."""
+    compare = ViewWork.compare
+
+    async def never_all(*arguments: Any) -> Compared:
+        return replace(await compare(*arguments), unnamed=5)
+
+    async def repair() -> Report:
+        await _views(node)
+        await damage(node.database, node.views)
+        with patch.object(ViewWork, "compare", never_all):
+            async with asyncio.timeout(60):
+                return await node.views.verify(node.table("mv"), repair=True)
+
+    report = await perform(node, repair())
+    assert report.repaired
+    assert report.unexamined == 5
+
+
+def test_a_repair_ends_when_it_comes_no_further() -> None:
+    race(_repair_more_than_is_named, by_jobs=True)
 
 
 # --- these tests can fail ----------------------------------------------------------------------------
