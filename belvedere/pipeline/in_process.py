@@ -5,15 +5,14 @@ through the runtime, so that a simulated disk can fail at each of them.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 from belvedere.pipeline.exchange import Exchange
-from belvedere.pipeline.jobs import Job, JobFailed, OnProgress, OnResult
+from belvedere.pipeline.jobs import Job, JobFailed, JobsUnderway, OnProgress, OnResult, until_ended
 from belvedere.pipeline.tasks import Perform, Task, TaskResult, input_files, perform
-from belvedere.runtime.api import Runtime, TaskHandle
+from belvedere.runtime.api import Runtime
 
 
 class TaskStopped(Exception):
@@ -66,39 +65,14 @@ class InProcessRunner:
         self._exchange = exchange
         self._workers = workers
         self._work = work
-        self._running: dict[TaskHandle, None] = {}
-        self._stopped = False
+        self._underway = JobsUnderway(runtime)
 
     async def run(self, job: Job, on_result: OnResult, on_progress: OnProgress) -> None:
-        if self._stopped:
-            raise JobFailed(f"{job.title}: the node is shutting down")
         run = _Run(self._runtime, self._exchange, self._work, job, on_result, on_progress)
-        handle = self._runtime.spawn(f"job {job.id}", run.perform(self._workers))
-        self._running[handle] = None
-        try:
-            await handle.wait()
-        except asyncio.CancelledError:
-            handle.cancel()
-            await _ended(handle)
-            raise
-        finally:
-            self._running.pop(handle, None)
-        if not run.finished:
-            raise JobFailed(f"{job.title}: the node is shutting down")
+        await self._underway.see_through(job, lambda: run.perform(self._workers))
 
     async def stop(self) -> None:
-        self._stopped = True
-        running = list(self._running)
-        for handle in running:
-            handle.cancel()
-        for handle in running:
-            await _ended(handle)
-
-
-async def _ended(handle: TaskHandle) -> None:
-    """Wait for the end of what nobody wants any more; how it failed is of no interest."""
-    with contextlib.suppress(Exception):
-        await handle.wait()
+        await self._underway.stop()
 
 
 class _Run:
@@ -122,7 +96,6 @@ class _Run:
         self._telling = asyncio.Lock()
         self._rows = 0
         self._bytes = 0
-        self.finished = False
 
     async def perform(self, workers: int) -> None:
         tasks = iter(enumerate(self._job.tasks))
@@ -133,7 +106,6 @@ class _Run:
         except BaseExceptionGroup as failures:
             # Who asked for the job hears the first one as it was raised.
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
-        self.finished = True
 
     async def _serve(self, tasks: Iterator[tuple[int, Task]]) -> None:
         for number, task in tasks:
@@ -175,7 +147,7 @@ class _Run:
             await computing.wait()
         except asyncio.CancelledError:
             files.stopped = True
-            await _ended(computing)
+            await until_ended(computing)
             raise
         if not results:
             raise asyncio.CancelledError  # The runtime is being closed.

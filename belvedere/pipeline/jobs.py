@@ -1,10 +1,12 @@
 """A job: tasks that can be done in any order, anywhere that reaches the exchange."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from belvedere.pipeline.tasks import Task, TaskResult
+from belvedere.runtime.api import Runtime, TaskHandle
 
 
 class JobFailed(Exception):
@@ -33,3 +35,61 @@ class JobRunner(Protocol):
 
     async def stop(self) -> None:
         """Nothing runs any more on return."""
+
+
+class JobsUnderway:
+    """What a runner has begun. Each job is a task of its own; nothing of it runs any more when who asked for
+    it hears of its end, be that a result, a failure or a cancellation."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._running: dict[TaskHandle, None] = {}
+        self.stopping = False
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    async def see_through(self, job: Job, work: Callable[[], Awaitable[None]]) -> None:
+        if self.stopping:
+            raise self._shutting_down(job)
+        finished = False
+
+        async def carry_out() -> None:
+            nonlocal finished
+            await work()
+            finished = True
+
+        handle = self._runtime.spawn(f"job {job.id}", carry_out())
+        self._running[handle] = None
+        try:
+            await handle.wait()
+        except asyncio.CancelledError:
+            handle.cancel()
+            await until_ended(handle)
+            raise
+        finally:
+            del self._running[handle]
+        if not finished:
+            raise self._shutting_down(job)
+
+    @staticmethod
+    def _shutting_down(job: Job) -> JobFailed:
+        return JobFailed(f"{job.title}: the node is shutting down")
+
+    async def stop(self) -> None:
+        self.stopping = True
+        running = list(self._running)
+        for handle in running:
+            handle.cancel()
+        for handle in running:
+            await until_ended(handle)
+
+
+async def until_ended(handle: TaskHandle) -> None:
+    """Wait for the end of what nobody wants any more, whatever happens to who waits. How it failed is of no
+    interest."""
+    while not handle.done():
+        try:
+            await handle.wait()
+        except (asyncio.CancelledError, Exception):
+            continue

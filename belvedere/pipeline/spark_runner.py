@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from belvedere.pipeline.exchange import Exchange
-from belvedere.pipeline.jobs import Job, JobFailed, OnProgress, OnResult
+from belvedere.pipeline.jobs import Job, JobFailed, JobsUnderway, OnProgress, OnResult, until_ended
 from belvedere.pipeline.spark_process import SparkProcess
 from belvedere.pipeline.spark_tasks import PROGRESS, RESULTS, TASKS, result_name, task_path
 from belvedere.pipeline.tasks import TaskResult
-from belvedere.runtime.api import Runtime, TaskHandle
+from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import FileMissing, ProcessGone
 
 #: Seconds between looks into the exchange.
@@ -43,48 +43,22 @@ class SparkRunner:
         self._kept_warm = kept_warm
         self._starting = asyncio.Lock()
         self._process: SparkProcess | None = None
-        self._running: dict[TaskHandle, None] = {}
+        self._underway = JobsUnderway(runtime)
         #: How often somebody began to use the process; who finds it unchanged later knows it was not used.
         self._uses = 0
-        self._stopping = False
 
     async def run(self, job: Job, on_result: OnResult, on_progress: OnProgress) -> None:
-        if self._stopping:
-            raise JobFailed(f"{job.title}: the node is shutting down")
         if not job.tasks:
             return
-        failures: list[Exception] = []
-
-        async def carry_out() -> None:
-            try:
-                await self._carry_out(job, _Watch(self._runtime, self._exchange, job, on_result, on_progress))
-            except Exception as error:
-                failures.append(error)
-
-        handle = self._runtime.spawn(f"job {job.id}", carry_out())
-        self._running[handle] = None
         self._uses += 1
+        watch = _Watch(self._runtime, self._exchange, job, on_result, on_progress)
         try:
-            await handle.wait()
-        except asyncio.CancelledError:
-            handle.cancel()
-            await _ended(handle)
-            raise
+            await self._underway.see_through(job, lambda: self._carry_out(job, watch))
         finally:
-            del self._running[handle]
             self._consider_letting_go()
-        if failures:
-            raise failures[0]
-        if self._stopping:
-            raise JobFailed(f"{job.title}: the node is shutting down")
 
     async def stop(self) -> None:
-        self._stopping = True
-        running = list(self._running)
-        for handle in running:
-            handle.cancel()
-        for handle in running:
-            await _ended(handle)
+        await self._underway.stop()
         async with self._starting:
             if self._process is not None:
                 await self._process.end()
@@ -104,7 +78,7 @@ class SparkRunner:
                 await watch.look()
         except BaseException:
             # Nothing of the job may run any more when its files are removed.
-            await _ended(self._runtime.spawn(f"cancel {job.id}", process.cancel(job.id)))
+            await until_ended(self._runtime.spawn(f"cancel {job.id}", process.cancel(job.id)))
             raise
         failure = ended.result()
         if failure is not None:
@@ -134,12 +108,12 @@ class SparkRunner:
             return self._process
 
     def _consider_letting_go(self) -> None:
-        if self._running or self._stopping or self._process is None:
+        if self._underway or self._underway.stopping or self._process is None:
             return
         uses = self._uses
 
         def look() -> None:
-            if uses == self._uses and not self._stopping:
+            if uses == self._uses and not self._underway.stopping:
                 self._runtime.spawn("spark.let_go", self._let_go(uses))
 
         self._runtime.call_later(self._kept_warm, look)
@@ -191,12 +165,3 @@ class _Watch:
             return
         if len(words) == 2:
             self._read[number] = int(words[0]), int(words[1])
-
-
-async def _ended(handle: TaskHandle) -> None:
-    """Wait for its end, whatever happens to who waits."""
-    while not handle.done():
-        try:
-            await handle.wait()
-        except (asyncio.CancelledError, Exception):
-            continue
