@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from belvedere.pipeline.exchange import Exchange
-from belvedere.pipeline.jobs import Job, JobFailed, JobsUnderway, OnProgress, OnResult, until_ended
+from belvedere.pipeline.jobs import Job, JobFailed, OnProgress, OnResult, RunningJobs, ended
 from belvedere.pipeline.tasks import Perform, Task, TaskResult, input_files, perform
 from belvedere.runtime.api import Runtime
 
@@ -65,14 +65,14 @@ class InProcessRunner:
         self._exchange = exchange
         self._workers = workers
         self._work = work
-        self._underway = JobsUnderway(runtime)
+        self._jobs = RunningJobs(runtime)
 
     async def run(self, job: Job, on_result: OnResult, on_progress: OnProgress) -> None:
         run = _Run(self._runtime, self._exchange, self._work, job, on_result, on_progress)
-        await self._underway.see_through(job, lambda: run.perform(self._workers))
+        await self._jobs.carry_out(job, lambda: run.perform(self._workers))
 
     async def stop(self) -> None:
-        await self._underway.stop()
+        await self._jobs.stop()
 
 
 class _Run:
@@ -147,7 +147,7 @@ class _Run:
             await computing.wait()
         except asyncio.CancelledError:
             files.stopped = True
-            await until_ended(computing)
+            await ended(computing)
             raise
         if not results:
             raise asyncio.CancelledError  # The runtime is being closed.

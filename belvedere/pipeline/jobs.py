@@ -1,6 +1,7 @@
 """A job: tasks that can be done in any order, anywhere that reaches the exchange."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,9 +38,9 @@ class JobRunner(Protocol):
         """Nothing runs any more on return."""
 
 
-class JobsUnderway:
-    """What a runner has begun. Each job is a task of its own; nothing of it runs any more when who asked for
-    it hears of its end, be that a result, a failure or a cancellation."""
+class RunningJobs:
+    """What a runner does: each job is a task of its own, which ends when who asked for it is cancelled, or
+    when the runner stops."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -49,32 +50,34 @@ class JobsUnderway:
     def __bool__(self) -> bool:
         return bool(self._running)
 
-    async def see_through(self, job: Job, work: Callable[[], Awaitable[None]]) -> None:
-        if self.stopping:
-            raise self._shutting_down(job)
+    async def carry_out(self, job: Job, work: Callable[[], Awaitable[None]]) -> None:
+        """Nothing of it runs any more on return. Raises what `work` raises, JobFailed if it was stopped."""
         finished = False
+        failures: list[Exception] = []
 
-        async def carry_out() -> None:
+        async def run() -> None:
             nonlocal finished
-            await work()
-            finished = True
+            try:
+                await work()
+                finished = True
+            except Exception as error:
+                failures.append(error)
 
-        handle = self._runtime.spawn(f"job {job.id}", carry_out())
-        self._running[handle] = None
-        try:
-            await handle.wait()
-        except asyncio.CancelledError:
-            handle.cancel()
-            await until_ended(handle)
-            raise
-        finally:
-            del self._running[handle]
+        if not self.stopping:
+            handle = self._runtime.spawn(f"job {job.id}", run())
+            self._running[handle] = None
+            try:
+                await handle.wait()
+            except asyncio.CancelledError:
+                handle.cancel()
+                await ended(handle)
+                raise
+            finally:
+                del self._running[handle]
+        if failures:
+            raise failures[0]
         if not finished:
-            raise self._shutting_down(job)
-
-    @staticmethod
-    def _shutting_down(job: Job) -> JobFailed:
-        return JobFailed(f"{job.title}: the node is shutting down")
+            raise JobFailed(f"{job.title}: the node is shutting down")
 
     async def stop(self) -> None:
         self.stopping = True
@@ -82,14 +85,11 @@ class JobsUnderway:
         for handle in running:
             handle.cancel()
         for handle in running:
-            await until_ended(handle)
+            await ended(handle)
 
 
-async def until_ended(handle: TaskHandle) -> None:
-    """Wait for the end of what nobody wants any more, whatever happens to who waits. How it failed is of no
-    interest."""
+async def ended(handle: TaskHandle) -> None:
+    """Wait for its end, whatever happens to who waits. How it ended is of no interest."""
     while not handle.done():
-        try:
+        with contextlib.suppress(asyncio.CancelledError, Exception):
             await handle.wait()
-        except (asyncio.CancelledError, Exception):
-            continue

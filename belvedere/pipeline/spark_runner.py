@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from belvedere.pipeline.exchange import Exchange
-from belvedere.pipeline.jobs import Job, JobFailed, JobsUnderway, OnProgress, OnResult, until_ended
+from belvedere.pipeline.jobs import Job, JobFailed, OnProgress, OnResult, RunningJobs, ended
 from belvedere.pipeline.spark_process import SparkProcess
 from belvedere.pipeline.spark_tasks import PROGRESS, RESULTS, TASKS, result_name, task_path
 from belvedere.pipeline.tasks import TaskResult
@@ -43,22 +43,22 @@ class SparkRunner:
         self._kept_warm = kept_warm
         self._starting = asyncio.Lock()
         self._process: SparkProcess | None = None
-        self._underway = JobsUnderway(runtime)
+        self._jobs = RunningJobs(runtime)
         #: How often somebody began to use the process; who finds it unchanged later knows it was not used.
         self._uses = 0
 
     async def run(self, job: Job, on_result: OnResult, on_progress: OnProgress) -> None:
         if not job.tasks:
             return
-        self._uses += 1
         watch = _Watch(self._runtime, self._exchange, job, on_result, on_progress)
+        self._uses += 1
         try:
-            await self._underway.see_through(job, lambda: self._carry_out(job, watch))
+            await self._jobs.carry_out(job, lambda: self._carry_out(job, watch))
         finally:
             self._consider_letting_go()
 
     async def stop(self) -> None:
-        await self._underway.stop()
+        await self._jobs.stop()
         async with self._starting:
             if self._process is not None:
                 await self._process.end()
@@ -69,18 +69,17 @@ class SparkRunner:
         await self._write_tasks(job)
         process = await self._started(job)
         try:
-            ended = await process.begin(job.id, watch.directory, len(job.tasks))
-        except ProcessGone as error:
-            raise JobFailed(f"{job.title}: {error}") from error
-        try:
-            while not ended.done():
-                await asyncio.wait([ended], timeout=LOOKED_EVERY)
+            end = await process.begin(job.id, watch.directory, len(job.tasks))
+            while not end.done():
+                await asyncio.wait([end], timeout=LOOKED_EVERY)
                 await watch.look()
-        except BaseException:
+        except BaseException as error:
             # Nothing of the job may run any more when its files are removed.
-            await until_ended(self._runtime.spawn(f"cancel {job.id}", process.cancel(job.id)))
+            await ended(self._runtime.spawn(f"cancel {job.id}", process.cancel(job.id)))
+            if isinstance(error, ProcessGone):
+                raise JobFailed(f"{job.title}: {error}") from error
             raise
-        failure = ended.result()
+        failure = end.result()
         if failure is not None:
             raise JobFailed(f"{job.title}: {failure}")
         await watch.look()
@@ -108,12 +107,12 @@ class SparkRunner:
             return self._process
 
     def _consider_letting_go(self) -> None:
-        if self._underway or self._underway.stopping or self._process is None:
+        if self._jobs or self._jobs.stopping or self._process is None:
             return
         uses = self._uses
 
         def look() -> None:
-            if uses == self._uses and not self._underway.stopping:
+            if uses == self._uses and not self._jobs.stopping:
                 self._runtime.spawn("spark.let_go", self._let_go(uses))
 
         self._runtime.call_later(self._kept_warm, look)

@@ -5,8 +5,6 @@ becomes part of the views as soon as it is known. Its images carry a version res
 taken: newer than all that was there, older than every write to come.
 """
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import msgspec
 
 from belvedere.model.schema import Table
 from belvedere.pipeline.exchange import Exchange
-from belvedere.pipeline.jobs import Job, JobRunner
+from belvedere.pipeline.jobs import Job, JobRunner, ended
 from belvedere.pipeline.schema_of import schema_entries
 from belvedere.pipeline.tasks import (
     BuildTask,
@@ -192,9 +190,7 @@ class ViewWork:
             await attaching.wait()
         finally:
             # Nobody stops it in the middle, and until its end the job's files must stay.
-            while not attaching.done():
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await attaching.wait()
+            await ended(attaching)
 
     # --- comparing -------------------------------------------------------------------------------------
 

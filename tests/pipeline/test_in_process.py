@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_a_rate_is_held(which: str, tmp_path: Path) -> None:
     run_test(which, test, tmp_path)
 
 
-@pytest.mark.parametrize("end", ["cancel", "stop"])
+@pytest.mark.parametrize("end", ["cancel", "cancel twice", "stop"])
 def test_what_runs_is_stopped(end: str, tmp_path: Path) -> None:
     """On the real runtime: a simulated computation takes no steps that something could come between."""
     began, ended = threading.Event(), threading.Event()
@@ -123,6 +124,7 @@ def test_what_runs_is_stopped(end: str, tmp_path: Path) -> None:
             while True:
                 files.progress(1, 1)
         finally:
+            time.sleep(0.2)
             ended.set()
 
     async def test(runtime: Runtime, home: str) -> None:
@@ -133,8 +135,11 @@ def test_what_runs_is_stopped(end: str, tmp_path: Path) -> None:
             runner.run(job_of([copying(0, inputs)] * 3), told.on_result, told.on_progress)
         )
         await runtime.compute(began.wait)
-        if end == "cancel":
+        if end.startswith("cancel"):
             running.cancel()
+            if end == "cancel twice":
+                await asyncio.sleep(0.05)
+                running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
         else:
