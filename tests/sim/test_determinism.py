@@ -21,7 +21,7 @@ def test_seeds_differ() -> None:
     assert len({determinism.digest("appends", seed) for seed in range(20)}) == 20
 
 
-@pytest.mark.timeout(600)  # every scenario, in several processes; the check of 20 seeds is a command of its own
+@pytest.mark.timeout(600)  # every scenario, in several processes
 def test_processes_with_other_hash_seeds_agree() -> None:
     assert determinism.compare(sorted(scenarios.SCENARIOS), 0, 2) == []
 
