@@ -253,7 +253,20 @@ def visible(row: Row, now: int) -> Row | None:
         if row.live or any(cell is not None for cell in row.cells):
             return row
         return None
-    return _visible_slow(row, now)
+    return row if _lasts(row) else _visible_slow(row, now)
+
+
+def _lasts(row: Row) -> bool:
+    """Whether a row that exists by itself has only cells that nothing ends: parts of it were updated."""
+    if row.deletion is not None or row.ttl or not row.live:
+        return False
+    for cell in row.cells:
+        if type(cell) is tuple:
+            if cell[0] is None or cell[2]:
+                return False
+        elif isinstance(cell, Complex):
+            return False
+    return True
 
 
 def _visible_slow(row: Row, now: int) -> Row | None:

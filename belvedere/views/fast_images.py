@@ -225,24 +225,22 @@ class _View:
         ]
 
     def lines(self) -> list[str]:
-        removal, arrival = self._removal(), self._arrival()
-        stays = " and ".join(f"a{ordinal} == b{ordinal}" for ordinal in self._moving) or "True"
+        arrival = self._arrival()
+        stays = " and ".join(["stood", "stands", *(f"a{ordinal} == b{ordinal}" for ordinal in self._moving)])
         return [
             f"stood = {self._stands('b', 'before')}",
-            f"if {self._stands('a', 'after')}:",
+            f"stands = {self._stands('a', 'after')}",
+            f"stays = {stays}",
+            "if stood and not stays:",
+            *_indented(self._removal()),
+            "if stands:",
             *_indented(self._image("a")),
-            "    if not stood:",
+            "    if not stays:",
             *_indented(arrival("b''"), 2),
-            f"    elif {stays}:",
+            "    else:",
             *_indented(self._image_cells("b", "old"), 2),
             "        if cells != old:",
             *_indented(arrival(_DIGEST), 3),
-            "    else:",
-            *_indented(removal, 2),
-            *_indented(self._place("a"), 2),
-            *_indented(arrival("b''"), 2),
-            "elif stood:",
-            *_indented(removal),
         ]
 
     def _stands(self, letter: str, row: str) -> str:
