@@ -30,7 +30,7 @@ class NotPlain(Enum):
     NOT_PLAIN = "not plain"
 
 
-class RowChange(msgspec.Struct, frozen=True):
+class RowChange(msgspec.Struct, frozen=True, gc=False):
     clustering: bytes
     before: Row | None
     after: Row | None
