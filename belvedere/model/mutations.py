@@ -1,8 +1,8 @@
 """What a write does to one partition of one table: the unit of the commit log and of replication.
 
 Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it
-is logged, so that replaying it anywhere gives the same rows. None of this is ever in a cycle, so the collector
-need not look at it.
+is logged, so that replaying it anywhere gives the same rows. None of this is ever in a cycle, so the
+collector need not look at it.
 """
 
 import msgspec

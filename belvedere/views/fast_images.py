@@ -79,9 +79,10 @@ def _one_time(stamps: set[int | None]) -> bytes:
 
 
 class _Writer:
-    """Names in the source: of the row after the change a0, a1, … are the values by the base's ordinals. `a_time`
-    is the encoded time at which all were written, or else None and of each value as0, as1, … the time and at0,
-    at1, … that as views tell it. Of the row before the same with b. k0, c0, … are values of key columns."""
+    """Names in the source: of the row after the change a0, a1, … are the values by the base's ordinals.
+    `a_time` is the encoded time at which all were written, or else None and of each value as0, as1, … the
+    time and at0, at1, … that as views tell it. Of the row before the same with b. k0, c0, … are values of key
+    columns."""
 
     def __init__(self, makers: Sequence[ImageMaker]) -> None:
         self._base = makers[0].base
