@@ -1,7 +1,8 @@
 """What a write does to one partition of one table: the unit of the commit log and of replication.
 
 Everything time-dependent (timestamps, expiries, `now()`, list positions) is fixed in the mutation before it
-is logged, so that replaying it anywhere gives the same rows.
+is logged, so that replaying it anywhere gives the same rows. None of this is ever in a cycle, so the
+collector need not look at it.
 """
 
 import msgspec
@@ -17,7 +18,7 @@ class RangeDeletion(msgspec.Struct, array_like=True, frozen=True):
     deletion: Deletion
 
 
-class Mutation(msgspec.Struct, array_like=True):
+class Mutation(msgspec.Struct, array_like=True, gc=False):
     """Changes to one partition, in no order among themselves: they merge like any rows."""
 
     table: bytes  # the table's id, 16 bytes
@@ -33,7 +34,7 @@ class Mutation(msgspec.Struct, array_like=True):
         return not (self.rows or self.ranges) and self.static is None and self.deletion is None
 
 
-class ViewUpdate(msgspec.Struct, array_like=True, frozen=True):
+class ViewUpdate(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One change that a base write causes in a view; travels in the base's log record until delivered."""
 
     view: bytes
@@ -42,7 +43,7 @@ class ViewUpdate(msgspec.Struct, array_like=True, frozen=True):
     gone: bytes = b""
 
 
-class LogRecord(msgspec.Struct, array_like=True):
+class LogRecord(msgspec.Struct, array_like=True, gc=False):
     """What the commit log keeps of one committed write."""
 
     tablet: int

@@ -103,6 +103,10 @@ def stamped(row: Row, cell: bytes | Cell) -> Cell:
 
 def merge_rows(left: Row, right: Row) -> Row:
     """Both rows' cells, newest wins. Symmetric up to representation."""
+    if right.deletion is not None and _buries(right, left):
+        return right
+    if left.deletion is not None and _buries(left, right):
+        return left
     base, other = (left, right) if _stamp_of(left, right) else (right, left)
     deletion = newer_deletion(left.deletion, right.deletion)
     if deletion is None:
@@ -137,6 +141,20 @@ def _covers(base: Row, other: Row) -> bool:
         and len(base.cells) >= len(other.cells)
         and _BARE.issuperset(map(type, base.cells))
         and _PLAIN.issuperset(map(type, other.cells))
+    )
+
+
+def _buries(upper: Row, lower: Row) -> bool:
+    """How rows of views follow each other (views.images): the upper row's deletion takes all of the lower one
+    and none of the upper."""
+    deletion: Deletion = upper.deletion  # type: ignore[assignment]
+    floor = deletion[0]
+    return (
+        lower.timestamp <= floor
+        and (upper.timestamp > floor or not (upper.live or upper.cells))
+        and (lower.deletion is None or lower.deletion <= deletion)
+        and _PLAIN.issuperset(map(type, lower.cells))
+        and _PLAIN.issuperset(map(type, upper.cells))
     )
 
 
@@ -235,7 +253,20 @@ def visible(row: Row, now: int) -> Row | None:
         if row.live or any(cell is not None for cell in row.cells):
             return row
         return None
-    return _visible_slow(row, now)
+    return row if _lasts(row) else _visible_slow(row, now)
+
+
+def _lasts(row: Row) -> bool:
+    """Whether a row that exists by itself has only cells that nothing ends: parts of it were updated."""
+    if row.deletion is not None or row.ttl or not row.live:
+        return False
+    for cell in row.cells:
+        if type(cell) is tuple:
+            if cell[0] is None or cell[2]:
+                return False
+        elif isinstance(cell, Complex):
+            return False
+    return True
 
 
 def _visible_slow(row: Row, now: int) -> Row | None:

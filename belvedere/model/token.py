@@ -41,12 +41,15 @@ _CORRECTIONS: Final = _sign_corrections()
 
 def token_of(key: bytes) -> int:
     """The token of a partition key's bytes."""
-    length = len(key)
-    tail_length = length & 15
-    if tail_length == 0 or key.isascii() or (length > 16 and key[-tail_length:].isascii()):
+    if key.isascii():
         if not key:
             return MIN_TOKEN
         token: int = mmh3.hash64(key, 0, True)[0]
+        return token if token != MIN_TOKEN else MAX_TOKEN
+    length = len(key)
+    tail_length = length & 15
+    if tail_length == 0 or (length > 16 and key[-tail_length:].isascii()):
+        token = mmh3.hash64(key, 0, True)[0]
         return token if token != MIN_TOKEN else MAX_TOKEN
     if length == 8:
         # What the signs change stays within the eight bytes: other bytes, hashed alike.

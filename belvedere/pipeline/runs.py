@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from belvedere.meta.state import Tablet
 from belvedere.storage import sstable_format as fmt
+from belvedere.storage.byte_order import words_of
 from belvedere.storage.sstable_format import BuiltSSTable, Layout
 from belvedere.storage.sstable_rows import Bounds
 from belvedere.storage.sstable_write import SSTableWriter, partition_keys, with_schema
@@ -53,7 +54,7 @@ def _settle_ties(layout: Layout, table: pa.Table, order: Indices, same: NDArray[
     if fmt.KIND in table.column_names:
         sorting.append(np.asarray(table.column(fmt.KIND))[rows])
     if layout.clustering:
-        sorting += [word[rows] for word in _words(table.column(fmt.CK).combine_chunks())]
+        sorting += [word[rows] for word in words_of(table.column(fmt.CK).combine_chunks())]
     packed = _packed(sorting)
     order[places] = rows[np.argsort(packed) if packed is not None else np.lexsort(sorting[::-1])]
 
@@ -91,25 +92,6 @@ def _one_key_a_token(layout: Layout, table: pa.Table, order: Indices, same: NDAr
         if not alike:
             return False
     return True
-
-
-def _words(column: pa.Array) -> list[NDArray[Any]]:
-    """Numbers that order like byte strings, the most important first: of strings of one length the bytes that
-    differ anywhere, in words."""
-    _, offset_buffer, data = column.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32, len(column) + 1, 4 * column.offset)
-    width = int(offsets[1] - offsets[0])
-    if column.null_count or data is None or (np.diff(offsets) != width).any():
-        return [np.asarray(pc.rank(column, tiebreaker="dense"))]
-    raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].reshape(len(column), width)
-    varying = np.flatnonzero(raw.min(axis=0) != raw.max(axis=0)) if width else np.zeros(0, np.int64)
-    words = []
-    for start in range(0, len(varying), 8):
-        chosen = varying[start : start + 8]
-        padded = np.zeros((len(column), 8), np.uint8)
-        padded[:, 8 - len(chosen) :] = raw[:, chosen]
-        words.append(padded.view(">u8").reshape(-1).astype(np.uint64))
-    return words
 
 
 def cut_by_tablet(table: pa.Table, tablets: Iterable[Tablet]) -> list[tuple[Tablet, pa.Table]]:

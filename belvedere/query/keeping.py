@@ -19,6 +19,7 @@ from belvedere.query.access import ViewKeeper, ViewMakers
 from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.engine import Derive, StorageEngine, Write
+from belvedere.storage.memtable import Merge
 from belvedere.storage.reads import KeySlice, PartitionRead
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_changes import RowChange, touched
@@ -111,13 +112,15 @@ def write_kept_now(
     if changes is None:
         return None
     derive: Derive | None = None
+    known: Merge | None = None
     if len(changes) == 1:
         change = changes[0]
+        known = change.merge
         if change.before is None or change.before != change.after or change.also:
             derive = partial(makers.updates, mutation.token, mutation.key, change)
     elif real := _real(changes):
         derive = partial(updates_of, makers, mutation, real)
-    return engine.write_now(store, mutation, derive)
+    return engine.write_now(store, mutation, derive, known)
 
 
 def kept_now(table: Table, store: TabletStore, mutation: Mutation, makers: ViewMakers) -> KeptWrite | None:

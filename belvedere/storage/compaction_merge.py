@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from belvedere.model.rows import NO_TIMESTAMP
 from belvedere.storage import sstable_format as fmt
+from belvedere.storage.byte_order import ranks_of
 from belvedere.storage.compaction_cells import CellMerger, Flags, Ints, Touched, filled, valid
 from belvedere.storage.compaction_deletions import DeletionMerger
 from belvedere.storage.compaction_purge import Purge
@@ -166,11 +167,11 @@ def sort(layout: Layout, table: pa.Table, is_sorted: bool) -> Sorted:
     #: Kind and clustering key in one number.
     entries = kinds.astype(np.int64) << 48
     if layout.clustering:
-        entries |= _ranks(table.column(fmt.CK))
+        entries |= ranks_of(table.column(fmt.CK).combine_chunks())
     order = np.arange(size) if is_sorted else _order(tokens, entries)
     key_ranks: Ints | None = None
     if not _one_key_a_token(layout, table, order, tokens):
-        key_ranks = _ranks(pa.array(partition_keys(layout, table), pa.binary()))
+        key_ranks = ranks_of(pa.array(partition_keys(layout, table), pa.binary()))
         order = np.lexsort((entries, key_ranks, tokens))
     new_partition = _changes(tokens[order])
     if key_ranks is not None:
@@ -180,13 +181,18 @@ def sort(layout: Layout, table: pa.Table, is_sorted: bool) -> Sorted:
 
 
 def _order(tokens: Ints, entries: Ints) -> Ints:
+    """By token, then entry. Sorted runs, one behind the other, are what a stable sort is best at."""
+    order = np.argsort(tokens, kind="stable")
     if (entries == entries[0]).all():  # no clustering columns
-        return np.argsort(tokens, kind="stable")
-    return np.lexsort((entries, tokens))
-
-
-def _ranks(column: pa.ChunkedArray | pa.Array) -> Ints:
-    return np.asarray(pc.rank(column, tiebreaker="dense")).astype(np.int64)
+        return order
+    same = tokens[order[1:]] == tokens[order[:-1]]
+    tied = np.append(same, False)
+    tied[1:] |= same
+    places = np.flatnonzero(tied)
+    rows = order[places]
+    partitions = np.cumsum(~np.append(False, same)[places])
+    order[places] = rows[np.lexsort((entries[rows], partitions))]
+    return order
 
 
 def _changes(values: Ints) -> Flags:

@@ -21,7 +21,7 @@ from belvedere.storage.cache import GroupCache
 from belvedere.storage.commitlog import SEGMENT_BYTES, CommitLog, DurableCallback, SyncPolicy
 from belvedere.storage.errors import Dropped, StorageError, WritesRefused
 from belvedere.storage.files import SSTableCache
-from belvedere.storage.memtable import MemoryUse
+from belvedere.storage.memtable import MemoryUse, Merge
 from belvedere.storage.snapshot import Snapshot
 from belvedere.storage.snapshots import take_snapshots
 from belvedere.storage.tablet import TabletStore
@@ -263,7 +263,13 @@ class StorageEngine:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def write_now(self, store: TabletStore, mutation: Mutation, derive: Derive | None = None) -> int | None:
+    def write_now(
+        self,
+        store: TabletStore,
+        mutation: Mutation,
+        derive: Derive | None = None,
+        known: Merge | None = None,
+    ) -> int | None:
         """Order, log and apply one mutation. Returns the log position to wait for, or None if it must wait
         for room (`write`). Raises LogUnavailable, MutationTooLarge, Dropped."""
         if self._memory.used > self._limit and not self._make_room():
@@ -280,7 +286,7 @@ class StorageEngine:
         record = encode_record(LogRecord(store.id, store.epoch, version, mutation, views))
         position = self.log.append(record)
         if position is not None:
-            store.apply(mutation, position, version, len(record))
+            store.apply(mutation, position, version, len(record), known)
             if views:
                 self._delivery.apply(position, views)
         return position

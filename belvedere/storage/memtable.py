@@ -39,6 +39,9 @@ _ROWS_PER_STEP = 1000
 
 _NO_RANGES: list[RangeDeletion] = []
 
+#: What is stored of a row, and what it becomes when a write is merged into it.
+Merge = tuple[Row, Row]
+
 
 class MemPartition(msgspec.Struct, gc=False, eq=False):
     """In no cycle, so the collector need not look at it."""
@@ -154,8 +157,11 @@ class Memtable:
         self._order: list[Position] = []
         self._recent: list[Position] = []
 
-    def apply(self, mutation: Mutation, position: int, version: int, size: int) -> int:
-        """Merge one mutation; `size` is that of its log record. Returns by how much memory grew."""
+    def apply(
+        self, mutation: Mutation, position: int, version: int, size: int, known: Merge | None = None
+    ) -> int:
+        """Merge one mutation; `size` is that of its log record. Returns by how much memory grew. If it is of
+        one row, somebody may have merged that before."""
         key = mutation.key
         partition = self.partitions.get(key)
         if partition is None:
@@ -181,6 +187,8 @@ class Memtable:
                     else:
                         order.append(clustering)
                     rows[clustering] = row
+                elif known is not None and known[0] is old:
+                    rows[clustering] = known[1]
                 else:
                     rows[clustering] = merge_rows(old, row)
                 size += ROW_BYTES + CELL_BYTES * len(row.cells)

@@ -13,7 +13,7 @@ from belvedere.model.mutations import Mutation
 from belvedere.model.rows import NO_TIMESTAMP, Row, merge_rows, newest_timestamp, visible
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.files import LiveFile, Pinned
-from belvedere.storage.memtable import MemPartition, Memtable
+from belvedere.storage.memtable import MemPartition, Memtable, Merge
 from belvedere.storage.merge import LiveColumns, coverage_of, merged_rows, visible_rows
 from belvedere.storage.partitions import StoredPartition
 from belvedere.storage.reads import EVERYTHING, KeySlice
@@ -30,13 +30,15 @@ class NotPlain(Enum):
     NOT_PLAIN = "not plain"
 
 
-class RowChange(msgspec.Struct, frozen=True):
+class RowChange(msgspec.Struct, frozen=True, gc=False):
     clustering: bytes
     before: Row | None
     after: Row | None
     #: While files are staged: what else views may show of the row, as of before some of these files came.
     #: Whichever comes first, a write or the views' hearing of the files, must remove what is in its place.
     also: tuple[Row, ...] = ()
+    #: What was stored of the row, and that with the mutation's row merged in, if that is known.
+    merge: Merge | None = None
 
 
 def touched(mutation: Mutation) -> tuple[KeySlice, ...]:
@@ -111,9 +113,10 @@ def _row_change_now(
     if stored is None:
         after = visible(columns.regular(row), now)
         return [] if after is None else [RowChange(clustering, None, after)]
+    merged = merge_rows(stored, row)
     before = visible(columns.regular(stored), now)
-    after = visible(columns.regular(merge_rows(stored, row)), now)
-    return [RowChange(clustering, before, after)]
+    after = visible(columns.regular(merged), now)
+    return [RowChange(clustering, before, after, (), (stored, merged))]
 
 
 async def changes_waiting(

@@ -15,7 +15,7 @@ from belvedere.runtime.api import Runtime
 from belvedere.storage.errors import Dropped
 from belvedere.storage.files import SSTableCache
 from belvedere.storage.manifest import MANIFEST_FORMAT, Manifest, ManifestFile
-from belvedere.storage.memtable import MemoryUse, Memtable
+from belvedere.storage.memtable import MemoryUse, Memtable, Merge
 from belvedere.storage.merge import LiveColumns
 from belvedere.storage.sstable_format import BuiltSSTable
 from belvedere.storage.sstable_write import build_sstable
@@ -75,12 +75,14 @@ class TabletCore:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def apply(self, mutation: Mutation, position: int, version: int, size: int) -> None:
+    def apply(
+        self, mutation: Mutation, position: int, version: int, size: int, known: Merge | None = None
+    ) -> None:
         """Merge a mutation that was appended to the log at `position`; `size` is that of its record."""
         if version > self.last_version:
             self.last_version = version
         if mutation.rows or not mutation.is_empty:
-            self._memory.used += self._active.apply(mutation, position, version, size)
+            self._memory.used += self._active.apply(mutation, position, version, size, known)
 
     def reserve_version(self, wall_micros: int) -> int:
         """A commit version of its own: everything written so far is older, everything else is newer."""

@@ -9,14 +9,16 @@ All other changes it leaves to the makers, which stay the truth: whatever they s
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from xxhash import xxh3_128_digest
+
 from belvedere.model.mutations import Mutation, ViewUpdate
 from belvedere.model.ordering import reversed_component, split_partition_key
-from belvedere.model.rows import Complex, Row
+from belvedere.model.rows import Row
 from belvedere.model.schema import Column, ColumnKind, Table
 from belvedere.model.token import token_of
 from belvedere.query.select.row_views import RowView
-from belvedere.query.view_rows import encode_times
-from belvedere.views.images import ImageMaker, Restriction, digest_of
+from belvedere.query.view_rows import Times, encode_times
+from belvedere.views.images import ImageMaker, Restriction, encode_image
 
 #: (token, partition key, clustering key, row before, row after, commit version) to the updates of all views;
 #: None: ask the makers.
@@ -26,6 +28,9 @@ _PLAIN = frozenset((bytes, type(None)))
 
 #: Types whose clustering components are a marker and as many bytes as their values have.
 _FIXED = frozenset(("tinyint", "smallint", "int", "bigint", "timestamp"))
+
+#: `images.digest_of` for an image whose cells are values only.
+_DIGEST = "digest(encode_image((view_key, view_clustering, 0, old)))"
 
 _OPERATORS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -38,47 +43,46 @@ def compile_updates(makers: Sequence[ImageMaker]) -> FastUpdates | None:
 # --- what the generated code calls ---------------------------------------------------------------------
 
 
-def _spelled(row: Row, width: int) -> tuple[list[bytes | None], list[int]] | None:
-    """Values and write times of a row's cells; None if it is not plain."""
+def _spelled(row: Row, width: int) -> tuple[list[bytes | None], list[int | None], list[Times | None]] | None:
+    """Of a row's cells the values, when each was written, and that as views tell it; None if the row is not
+    plain."""
     if row.ttl or len(row.cells) > width:
         return None
-    values: list[bytes | None] = []
-    stamps: list[int] = []
-    own = row.timestamp
-    for cell in row.cells:
-        if type(cell) is tuple:
-            if cell[2]:
+    values: list[bytes | None] = [None] * width
+    stamps: list[int | None] = [None] * width
+    times: list[Times | None] = [None] * width
+    stamp = row.timestamp
+    own = (stamp, 0, 0)
+    for index, cell in enumerate(row.cells):
+        if type(cell) is bytes:
+            values[index], stamps[index], times[index] = cell, stamp, own
+        elif type(cell) is tuple:
+            value, at, ttl, _ = cell
+            if ttl:
                 return None
-            values.append(cell[0])
-            stamps.append(cell[1])
-        elif isinstance(cell, Complex):
+            if value is not None:
+                values[index], stamps[index], times[index] = value, at, (at, 0, 0)
+        elif cell is not None:
             return None
-        else:
-            values.append(cell)  # type: ignore[arg-type]
-            stamps.append(own)
-    missing = width - len(values)
-    return values + [None] * missing, stamps + [own] * missing
+    return values, stamps, times
 
 
-def _times(values: Sequence[bytes | None], stamps: Sequence[int], places: Sequence[int], width: int) -> bytes:
-    """The encoded write times of cells that stand at some ordinals of a view."""
-    given = {stamp for value, stamp in zip(values, stamps, strict=True) if value is not None}
-    if len(given) < 2:
-        return encode_times(given.pop() if given else 0)
-    times: list[Any] = [None] * width
-    for value, stamp, place in zip(values, stamps, places, strict=True):
-        if value is not None:
-            times[place] = (stamp, 0, 0)
-    return encode_times(times)
+def _one_time(stamps: set[int | None]) -> bytes:
+    """The encoded write time of cells of which no two that have a value have different ones."""
+    for stamp in stamps:
+        if stamp is not None:
+            return encode_times(stamp)
+    return encode_times(0)
 
 
 # --- the function's source -----------------------------------------------------------------------------
 
 
 class _Writer:
-    """Names in the source: of the row after the change a0, a1, … are the values by the base's ordinals,
-    `a_at` the time at which all were written or else `a_stamps` the time of each; of the row before the same
-    with b. k0, c0, … are values of key columns."""
+    """Names in the source: of the row after the change a0, a1, … are the values by the base's ordinals.
+    `a_time` is the encoded time at which all were written, or else None and of each value as0, as1, … the
+    time and at0, at1, … that as views tell it. Of the row before the same with b. k0, c0, … are values of key
+    columns."""
 
     def __init__(self, makers: Sequence[ImageMaker]) -> None:
         self._base = makers[0].base
@@ -92,12 +96,13 @@ class _Writer:
             "NO_TIME": encode_times(0),
             "base": self._base,
             "decode": self._base.clustering_order.decode,
-            "digest_of": digest_of,
             "encode_times": encode_times,
+            "digest": xxh3_128_digest,
+            "encode_image": encode_image,
+            "one_time": _one_time,
             "reverse": reversed_component,
             "spelled": _spelled,
             "split": split_partition_key,
-            "times_of": _times,
             "token_of": token_of,
         }
         self._keys = _Keys(self._base, self._names)
@@ -109,7 +114,8 @@ class _Writer:
             *self._taken_apart("after", "a"),
             *self._taken_apart("before", "b"),
             "found = []",
-            "stamp, older = 2 * version + 1, (2 * version, version // 1_000_000)",
+            "second = version // 1_000_000",
+            "stamp, older, left = 2 * version + 1, (2 * version, second), (2 * version + 1, second)",
             *self._keys.lines(),
             *views,
             "return found",
@@ -121,16 +127,22 @@ class _Writer:
         return compiled
 
     def _taken_apart(self, row: str, letter: str) -> list[str]:
-        values = ", ".join(f"{letter}{index}" for index in range(self._width))
+        values, stamps, times = (
+            "".join(f"{letter}{kind}{index}, " for index in range(self._width)) or "_"
+            for kind in ("", "s", "t")
+        )
         return [
             f"if {row} is not None:",
-            f"    cells, {letter}_at, {letter}_stamps = {row}.cells, {row}.timestamp, None",
+            f"    cells = {row}.cells",
             f"    if {row}.ttl or len(cells) != {self._width} or not PLAIN.issuperset(map(type, cells)):",
             f"        parts = spelled({row}, {self._width})",
             "        if parts is None: return None",
-            f"        cells, {letter}_stamps = parts",
-            f"    else: {letter}_time = encode_times({letter}_at)",
-            *([f"    {values}, = cells"] if values else []),
+            "        cells, stamps, times = parts",
+            f"        {letter}_time = None",
+            f"        {stamps} = stamps",
+            f"        {times} = times",
+            f"    else: {letter}_time = encode_times({row}.timestamp)",
+            f"    {values} = cells",
         ]
 
 
@@ -214,24 +226,22 @@ class _View:
         ]
 
     def lines(self) -> list[str]:
-        removal, arrival = self._removal(), self._arrival()
-        stays = " and ".join(f"a{ordinal} == b{ordinal}" for ordinal in self._moving) or "True"
+        arrival = self._arrival()
+        stays = " and ".join(["stood", "stands", *(f"a{ordinal} == b{ordinal}" for ordinal in self._moving)])
         return [
             f"stood = {self._stands('b', 'before')}",
-            f"if {self._stands('a', 'after')}:",
+            f"stands = {self._stands('a', 'after')}",
+            f"stays = {stays}",
+            "if stood and not stays:",
+            *_indented(self._removal()),
+            "if stands:",
             *_indented(self._image("a")),
-            "    if not stood:",
+            "    if not stays:",
             *_indented(arrival("b''"), 2),
-            f"    elif {stays}:",
+            "    else:",
             *_indented(self._image_cells("b", "old"), 2),
             "        if cells != old:",
-            *_indented(arrival("digest_of(view_key, view_clustering, 0, old)"), 3),
-            "    else:",
-            *_indented(removal, 2),
-            *_indented(self._place("a"), 2),
-            *_indented(arrival("b''"), 2),
-            "elif stood:",
-            *_indented(removal),
+            *_indented(arrival(_DIGEST), 3),
         ]
 
     def _stands(self, letter: str, row: str) -> str:
@@ -291,19 +301,22 @@ class _View:
     def _image_cells(self, letter: str, name: str) -> list[str]:
         """Leaves the cells of a row's image in a variable."""
         cells = ["None"] * self._view.regular_ordinals
-        values, stamps, places = [], [], []
+        times = ["None"] * self._view.regular_ordinals
+        values, stamps = [], []
         for source, target in self._maker.cells:
-            cells[target] = f"{letter}{source}"
+            cells[target], times[target] = f"{letter}{source}", f"{letter}t{source}"
             values.append(f"{letter}{source}")
-            stamps.append(f"{letter}_stamps[{source}]")
-            places.append(str(target))
+            stamps.append(f"{letter}s{source}")
         cells[self._maker.hidden] = "times"
         if not values:
             return ["times = NO_TIME", f"{name} = [{', '.join(cells)}]"]
-        given = ", ".join(f"({', '.join(part)},)" for part in (values, stamps, places))
         absent = " and ".join(f"{value} is None" for value in values)
         return [
-            f"if {letter}_stamps is not None: times = times_of({given}, {self._view.regular_ordinals})",
+            f"if {letter}_time is None:",
+            f"    stamps = {{{', '.join(stamps)}}}",
+            "    if len(stamps) > 2 or len(stamps) == 2 and None not in stamps:",
+            f"        times = encode_times([{', '.join(times)}])",
+            "    else: times = one_time(stamps)",
             f"elif {absent}: times = NO_TIME",
             f"else: times = {letter}_time",
             f"{name} = [{', '.join(cells)}]",
@@ -318,13 +331,12 @@ class _View:
         return lines
 
     def _removal(self) -> list[str]:
-        row = "(view_clustering, Row(0, 0, 0, False, (stamp, older[1]), []))"
+        row = "(view_clustering, Row(0, 0, 0, False, left, []))"
         mutation = f"Mutation({self._id}, view_token, view_key, [{row}])"
-        gone = "digest_of(view_key, view_clustering, 0, old)"
         return [
             *self._place("b"),
             *self._image_cells("b", "old"),
-            f"found.append(ViewUpdate({self._id}, {mutation}, {gone}))",
+            f"found.append(ViewUpdate({self._id}, {mutation}, {_DIGEST}))",
         ]
 
 

@@ -35,7 +35,7 @@ from belvedere.storage.tablet_changes import RowChange
 NEVER = 2**62
 
 _BARE = frozenset((bytes, type(None)))
-_encode = msgspec.msgpack.Encoder().encode
+encode_image = msgspec.msgpack.Encoder().encode
 
 #: Partition key and clustering key of a view's row.
 Place = tuple[bytes, bytes]
@@ -180,7 +180,7 @@ def digest_of(key: bytes, clustering: bytes, end: int, cells: Sequence[AnyCell])
     among them. The version, and so the stamps, do not count."""
     if not _BARE.issuperset(map(type, cells)):
         cells = [cell if cell is None or type(cell) is bytes else _spelled(cell) for cell in cells]
-    return xxh3_128_digest(_encode((key, clustering, end, cells)))
+    return xxh3_128_digest(encode_image((key, clustering, end, cells)))
 
 
 def _spelled(cell: AnyCell) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from belvedere.cli import damage, demo, demo_stage
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(400)]
 
 ROWS = 20_000
 

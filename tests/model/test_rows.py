@@ -61,7 +61,8 @@ def rows(draw: st.DrawFn) -> Row:
         return row
     remaining = cut(row, deletion)
     if remaining is None:
-        return Row(row.timestamp, row.ttl, row.expiry, False, deletion, [None, None, None])
+        gone: list[AnyCell] = draw(st.sampled_from([[None, None, None], []]))
+        return Row(row.timestamp, row.ttl, row.expiry, False, deletion, gone)
     return Row(row.timestamp, row.ttl, row.expiry, remaining.live, deletion, remaining.cells)
 
 

@@ -27,7 +27,8 @@ from tests.storage.sstable_samples import Mix, random_partitions
 #: Small, so that tests beside this one have room.
 SPARK = {"spark.master": "local[2]", "spark.driver.memory": "512m"}
 
-pytestmark = pytest.mark.timeout(180)
+#: Spark takes seconds to start, and a busy machine many.
+pytestmark = pytest.mark.timeout(400)
 
 
 def world_of(seed: int) -> tuple[World, list[InputFile]]:

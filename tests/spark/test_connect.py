@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import belvedere
 from tests.spark.conftest import Store
 
-SCRIPT = """
-import sys
-from belvedere.pipeline.spark_session import make_session
-from belvedere.spark.load import load_files, load_frame
-
-host, port, table, file = sys.argv[1:]
-settings = {
+#: Spark Connect in this machine: a server on a port of its own, always the same.
+CONNECT = {
     "spark.remote": "local[1]",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
@@ -22,6 +18,16 @@ settings = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
+SCRIPT = (
+    f"""
+settings = {CONNECT!r}
+"""
+    + """
+import sys
+from belvedere.pipeline.spark_session import make_session
+from belvedere.spark.load import load_files, load_frame
+
+host, port, table, file = sys.argv[1:]
 where = {"host": host, "port": port}
 session = make_session(settings, "connect")
 assert type(session).__module__ == "pyspark.sql.connect.session"
@@ -40,10 +46,17 @@ except Exception as error:
     print(error)
 session.stop()
 """
+)
 
 
 @pytest.mark.timeout(300)  # it starts processes that take seconds each, and a busy machine many
-def test_read_and_write(store: Store, tmp_path: Path) -> None:
+def test_reading_writing_and_views(store: Store, tmp_path: Path) -> None:
+    """One after the other: there is but one port."""
+    data_frames_are_read_and_written(store, tmp_path)
+    a_node_builds_views_through_it(tmp_path)
+
+
+def data_frames_are_read_and_written(store: Store, tmp_path: Path) -> None:
     store.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v text)")
     rows = tmp_path / "rows.csv"
     rows.write_text("k,v\n1000,a\n1001,b\n")
@@ -60,3 +73,24 @@ def test_read_and_write(store: Store, tmp_path: Path) -> None:
         f"{store.name('t')} has no column w; it has k, v",
     ]
     assert len(store.json("t")) == 101
+
+
+def a_node_builds_views_through_it(tmp_path: Path) -> None:
+    with belvedere.open(tmp_path / "data", spark=CONNECT, inline_rows=0) as db:
+        db.execute(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+        )
+        db.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v int)")
+        for number in range(40):
+            db.execute(f"INSERT INTO ks.t (k, v) VALUES ({number}, {number % 3})")
+        view = (
+            "CREATE MATERIALIZED VIEW ks.by_v AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL "
+            "PRIMARY KEY (v, k) WITH build = {}"
+        )
+        # A row a second: dropped in the middle, it is cancelled and leaves room for the next.
+        db.execute(view.format("{'max_rate': '1'}"))
+        db.execute("DROP MATERIALIZED VIEW ks.by_v")
+        db.execute(view.format("{'wait': 'true'}"))
+        assert len(list(db.execute("SELECT * FROM ks.by_v"))) == 40
+        (found,) = db.execute("CALL verify('ks.by_v')")
+        assert (found.view_rows, found.missing, found.orphaned, found.different) == (40, 0, 0, 0)

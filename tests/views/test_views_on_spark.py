@@ -16,7 +16,7 @@ from belvedere.cli.damage import damage
 from tests.drivers.server_process import server_process
 from tests.pipeline.test_spark_runner import SPARK, descendants
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 KEYSPACE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 TABLE = (

@@ -17,6 +17,7 @@ from belvedere.sim.model.restrictions import Unset
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
 from belvedere.storage.engine import Derive, EngineOptions, StorageEngine, Write
+from belvedere.storage.memtable import Merge
 from belvedere.storage.tablet import TabletStore
 from belvedere.views.service import Views
 
@@ -191,11 +192,13 @@ def _watch_stamps(database: Database) -> None:
             request.written += [_time_of(one.mutation) for one in writes]
         return write(writes)
 
-    def writing_now(store: TabletStore, mutation: Mutation, derive: Derive | None = None) -> int | None:
+    def writing_now(
+        store: TabletStore, mutation: Mutation, derive: Derive | None = None, known: Merge | None = None
+    ) -> int | None:
         request = _request.get()
         if request is not None:
             request.written.append(_time_of(mutation))
-        return write_now(store, mutation, derive)
+        return write_now(store, mutation, derive, known)
 
     access.next_timestamp = next_timestamp  # type: ignore[method-assign]
     engine.write_together_now = writing  # type: ignore[method-assign]
