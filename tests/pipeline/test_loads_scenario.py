@@ -53,7 +53,7 @@ def seeds_until_found(bug: str, most: int) -> int | None:
 
 @pytest.mark.parametrize(
     ("bug", "seeds"),
-    [("staged_files_compacted", 3), ("unstaged_before_views_show_them", 8), ("loads_not_staged", 3)],
+    [("staged_files_compacted", 12), ("unstaged_before_views_show_them", 8), ("loads_not_staged", 8)],
 )
 def test_finds_a_planted_bug(bug: str, seeds: int) -> None:
     assert seeds_until_found(bug, seeds) is not None
