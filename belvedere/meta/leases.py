@@ -46,15 +46,19 @@ class Lease:
 
     async def end(self) -> None:
         """Give it back: what was put under it goes at once, if the store can be reached."""
-        self._lose()
-        if self._keeper is not None:
-            self._keeper.cancel()
+        self.abandon()
         try:
             async with asyncio.timeout(self._seconds):
                 await self._store.revoke(self.id)
         except (StoreUnavailable, OutcomeUnknown, TimeoutError):
             # It runs out by itself.
             return
+
+    def abandon(self) -> None:
+        """Stop renewing it: it runs out by itself, and what was put under it stays until then."""
+        self._lose()
+        if self._keeper is not None:
+            self._keeper.cancel()
 
     async def renew(self) -> None:
         """Once, now. Raises LeaseGone, or what the store said when it did not answer."""
