@@ -39,7 +39,7 @@ class Member:
     ) -> None:
         self._runtime = runtime
         self.rpc = Rpc(runtime, cluster, node, metadata, settings)
-        self.operations = Operations()
+        self.operations = Operations(runtime)
         self.membership = Membership(
             runtime, store, metadata, self.rpc, self.operations, lease_seconds, on_lease
         )

@@ -29,9 +29,7 @@ class NodeIdTaken(Exception):
     """A node of this name is alive. `peer` is that one."""
 
     def __init__(self, peer: Peer) -> None:
-        super().__init__(
-            f"node {peer.node} is running already: incarnation {peer.incarnation} at {peer.host}"
-        )
+        super().__init__(f"a node named {peer.node} is running already: {peer}")
         self.peer = peer
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from belvedere.meta.leases import Lease
 from belvedere.meta.state import ClusterState
+from belvedere.runtime.api import Runtime
 
 
 class Fenced(Exception):
@@ -19,7 +20,8 @@ class Fenced(Exception):
 
 
 class Operations:
-    def __init__(self) -> None:
+    def __init__(self, runtime: Runtime) -> None:
+        self._now = runtime.clock.monotonic
         self._counts: dict[int, int] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._lease: Lease | None = None
@@ -38,9 +40,11 @@ class Operations:
         return self._lease is not None and self._lease.valid
 
     def check(self) -> None:
-        if self._lease is None:
+        """Asked for every read and write: what `allowed` says, with as few calls as can be."""
+        lease = self._lease
+        if lease is None:
             raise Fenced("this node is not a member of the cluster at the moment")
-        if not self._lease.valid:
+        if self._now() >= lease.valid_until:
             raise Fenced("this node has no valid lease: the metadata store cannot be reached")
 
     # --- counting ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A lease as its holder sees it: by its own clock, and always shorter than the store does."""
 
 import asyncio
+import math
 from typing import Self
 
 from belvedere.meta.store import Granted, LeaseGone, MetadataStore, OutcomeUnknown, StoreUnavailable
@@ -37,7 +38,7 @@ class Lease:
 
     @property
     def valid(self) -> bool:
-        return not self._lost.done() and self._runtime.clock.monotonic() < self.valid_until
+        return self._runtime.clock.monotonic() < self.valid_until
 
     async def lost(self) -> None:
         """Return when the lease is gone for good. It may stop being valid long before that, and may become
@@ -86,5 +87,6 @@ class Lease:
                 pause = self._seconds / 20
 
     def _lose(self) -> None:
+        self.valid_until = -math.inf
         if not self._lost.done():
             self._lost.set_result(None)

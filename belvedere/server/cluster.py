@@ -55,6 +55,11 @@ async def write_directory(runtime: Runtime, data: str, record: DirectoryRecord) 
     await runtime.disk.sync_directory(data)
 
 
+async def _forget_directory(runtime: Runtime, data: str) -> None:
+    if await runtime.disk.exists(_path(data)):
+        await runtime.disk.remove(_path(data))
+
+
 async def check_alone(runtime: Runtime, data: str) -> None:
     """A directory that is a cluster's node must not be opened on its own."""
     record = await read_directory(runtime, data)
@@ -165,7 +170,7 @@ class ClusterSide:
             await member.leave()
             if not side._directory.cluster_id:
                 # It never was a member: the directory is nobody's.
-                await runtime.disk.remove_tree(_path(data))
+                await _forget_directory(runtime, data)
             raise
         return side
 
