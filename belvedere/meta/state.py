@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import xxhash
@@ -57,6 +57,20 @@ class Node:
     datacenter: str
     rack: str
     version: str
+    internal_host: str = ""
+    internal_port: int = 0
+    incarnation: int = 0
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A node's life as far as the metadata store knows: its lease has not run out."""
+
+    incarnation: int
+    lease: int
+    #: Whether clients may be sent to it.
+    answers: bool
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,8 @@ class ClusterState:
     keyspaces: Mapping[str, Keyspace]
     tablet_maps: Mapping[bytes, TabletMap]
     nodes: Mapping[str, Node]
+    #: Which nodes hold their lease, by id.
+    alive: Mapping[str, Alive]
 
     @cached_property
     def tables_by_id(self) -> Mapping[bytes, Table]:
@@ -108,9 +124,8 @@ def _digest(text: str) -> bytes:
     return xxhash.xxh3_128_digest(text.encode())
 
 
-EMPTY = ClusterState(
-    0, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}), MappingProxyType({})
-)
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+EMPTY = ClusterState(0, _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 def from_loaded(loaded: Loaded) -> ClusterState:
@@ -130,6 +145,7 @@ def _build(before: ClusterState, revision: int, entries: dict[str, Entry], touch
         _keyspaces(before.keyspaces, entries, touched),
         _tablet_maps(before.tablet_maps, entries, touched),
         _nodes(entries) if any(key.startswith("nodes/") for key in touched) else before.nodes,
+        _alive(entries) if any(key.startswith("alive/") for key in touched) else before.alive,
     )
 
 
@@ -285,6 +301,25 @@ def _nodes(entries: Mapping[str, Entry]) -> Mapping[str, Node]:
             record = msgspec.json.decode(entry.value, type=records.NodeRecord)
             node_id = key[len("nodes/") :]
             nodes[node_id] = Node(
-                node_id, record.host, record.port, record.datacenter, record.rack, record.version
+                node_id,
+                record.host,
+                record.port,
+                record.datacenter,
+                record.rack,
+                record.version,
+                record.internal_host,
+                record.internal_port,
+                record.incarnation,
+                frozenset(record.features),
             )
     return _sorted_proxy(nodes)
+
+
+def _alive(entries: Mapping[str, Entry]) -> Mapping[str, Alive]:
+    prefix = records.alive_key("")
+    alive: dict[str, Alive] = {}
+    for key, entry in entries.items():
+        if key.startswith(prefix):
+            record = msgspec.json.decode(entry.value, type=records.AliveRecord)
+            alive[key[len(prefix) :]] = Alive(record.incarnation, record.lease, record.answers)
+    return _sorted_proxy(alive)
