@@ -7,6 +7,7 @@ Layout, one key per thing so that unrelated changes never collide:
     tables/<keyspace>/<name>      TableRecord, of a table or a materialized view
     tablets/<table id>/<id>       TabletRecord
     nodes/<node id>               NodeRecord
+    alive/<node id>               AliveRecord, under the node's lease: there while the node lives
     leaders/<office>              LeaderRecord, under the leader's lease; the revision is the term
     sequences/tablet              the next free tablet id
 """
@@ -61,7 +62,10 @@ class TabletRecord(msgspec.Struct, frozen=True):
     last_token: str
     epoch: int
     primary: str
+    #: All nodes that shall keep it.
     replicas: list[str]
+    #: Those that have every acknowledged write on disk; the others are catching up. Empty: all have.
+    in_sync: list[str] = []
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
@@ -70,6 +74,11 @@ class NodeRecord(msgspec.Struct, frozen=True):
     datacenter: str = "datacenter1"
     rack: str = "rack1"
     version: str = ""
+
+
+class AliveRecord(msgspec.Struct, frozen=True):
+    incarnation: int
+    lease: int
 
 
 TABLET_SEQUENCE = "sequences/tablet"
@@ -93,6 +102,10 @@ def tablet_key(table_id: bytes, tablet_id: int) -> str:
 
 def node_key(node_id: str) -> str:
     return f"nodes/{node_id}"
+
+
+def alive_key(node_id: str) -> str:
+    return f"alive/{node_id}"
 
 
 def encode(record: msgspec.Struct) -> bytes:
