@@ -113,8 +113,7 @@ class Loads:
             "now": self._runtime.clock.wall_micros() // 1_000_000,
         }
         load = f"{_PREFIX}{self._runtime.random.uuid_bytes().hex()}"
-        give_up = self._runtime.call_later(self._kept_seconds, lambda: self._give_up(load))
-        self._begun[load] = _Begun(table, stores, give_up)
+        self._begun[load] = _Begun(table, stores, self._give_up_later(load))
         for store in stores:
             store.tombstones_needed += 1
         directory = self._exchange.job_directory(load)
@@ -135,11 +134,20 @@ class Loads:
         if load not in self.kept():
             await self._exchange.discard(load)
 
+    def _give_up_later(self, load: str) -> Callable[[], None]:
+        return self._runtime.call_later(self._kept_seconds, lambda: self._give_up(load))
+
     def _give_up(self, load: str) -> None:
-        if load in self._begun and not self._stopping:
-            self._runtime.log("info", "loads.given_up", load=load)
-            self._end(load)
-            self._runtime.spawn("loads.discard", self._exchange.discard(load))
+        begun = self._begun.get(load)
+        if begun is None or self._stopping:
+            return
+        if load in self._commits:
+            # Its files are needed, however long that takes; if it is not committed after all, only till then.
+            begun.give_up = self._give_up_later(load)
+            return
+        self._runtime.log("info", "loads.given_up", load=load)
+        self._end(load)
+        self._runtime.spawn("loads.discard", self._exchange.discard(load))
 
     def _end(self, load: str) -> None:
         begun = self._begun.pop(load, None)

@@ -89,6 +89,9 @@ class TabletCore:
 
     async def save_version(self) -> None:
         """Make `last_version` durable: no lower one is given out again, whatever becomes of log and clock."""
+        await to_the_end(self._runtime, "tablet.save_version", self._save_version)
+
+    async def _save_version(self) -> None:
         async with self._changing:
             self._check_open()
             flushed = self.flushed_version

@@ -24,6 +24,7 @@ class Underway:
     """How far the work in a lane is; what was done and told before is not in it."""
 
     batch: Batch
+    begun: bool = False
     #: When something of it had been read first, by the monotonic clock, and how many rows.
     reading: tuple[float, int] | None = None
     read: Amount = field(default_factory=Amount)
@@ -122,7 +123,9 @@ class Workplace:
                     self._running[batch.lane] = self._runtime.spawn(name, self._run(batch))
                 case decisions.Stop(lane):
                     self._halted.add(lane)
-                    self._running[lane].cancel()
+                    # Cancelled before its first step it would take none, and nobody would hear of its end.
+                    if self.underway[lane].begun:
+                        self._running[lane].cancel()
                 case decisions.Gather(lane, seconds):
                     self._runtime.call_later(seconds, lambda lane=lane: self._gathered(lane))  # type: ignore[misc]
                 case Answer(call):
@@ -137,7 +140,10 @@ class Workplace:
 
     async def _run(self, batch: Batch) -> None:
         outcome, cause = Outcome.FINISHED, ""
+        self.underway[batch.lane].begun = True
         try:
+            if batch.lane in self._halted:
+                raise RangeChanged(batch.base.hex())
             await self._database.access.align()
             await self._perform(batch)
         except (RangeChanged, Dropped):

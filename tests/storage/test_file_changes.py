@@ -108,7 +108,7 @@ def test_a_failed_change_of_a_quiet_tablet_does_not_hold_the_log_back(change: st
     in_world(main)
 
 
-@pytest.mark.parametrize("change", ["flush", "compact", "truncate"])
+@pytest.mark.parametrize("change", ["flush", "compact", "truncate", "save_version"])
 def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
     """A disk operation cannot be called back: the next change must not begin in the middle of it."""
 
@@ -126,12 +126,14 @@ def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
                 "flush": store.flush,
                 "compact": lambda: engine.compact(store),
                 "truncate": store.truncate,
+                "save_version": store.save_version,
             }
             changing = asyncio.ensure_future(work[change]())
             await hold.reached()
             changing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await changing
+            assert store._changing.locked()
             await write(engine, put(4))
             behind = asyncio.ensure_future(store.flush())
             await runtime.clock.sleep(1)

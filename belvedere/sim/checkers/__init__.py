@@ -1,0 +1,1 @@
+"""Histories of what clients did, and checks of whether a correct store could have answered so."""
