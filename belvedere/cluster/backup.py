@@ -34,6 +34,8 @@ class Backup:
         self._log = log
         self._limits = limits
         self._reads = Reads()
+        #: The primary has answered this replica since it took its part.
+        self._greeted = False
         self.configuration = configuration
         self.wake_at: float | None = None
 
@@ -46,17 +48,17 @@ class Backup:
 
     def reconfigure(self, configuration: Configuration, now: Moment) -> list[Effect]:
         self.configuration = configuration
-        if self.in_sync:
-            self.wake_at = None
-            return []
-        return [*self._reads.drop("this replica is not in sync"), *self.tick(now)]
+        dropped = [] if self.in_sync else self._reads.drop("this replica is not in sync")
+        return dropped + self.tick(now)
 
     def leave(self) -> list[Effect]:
         return self._reads.drop("this replica has another part now")
 
     def tick(self, now: Moment) -> list[Effect]:
-        """A learner asks again and again: the primary keeps no watch over it."""
-        if self.in_sync:
+        """A learner asks again and again: the primary keeps no watch over it. Who is in sync asks until it is
+        answered once: it may have been down, and not know any more what is committed."""
+        if self.in_sync and self._greeted:
+            self.wake_at = None
             return []
         self.wake_at = now.seconds + self._limits.retry
         return [Send(self.configuration.primary, self._standing(waits=True))]
@@ -82,6 +84,7 @@ class Backup:
 
     def _append(self, message: Append) -> list[Effect]:
         log = self._log
+        self._greeted = True
         fresh = self._fresh(message)
         if fresh is None:
             return [Send(self.configuration.primary, self._standing(waits=True))]

@@ -86,13 +86,14 @@ class Feeding:
         if said.last not in tail:
             return False, self._elsewhere(follower, said, in_sync)
         follower.matched = said.last
-        follower.knows_committed = max(follower.knows_committed, said.committed)
+        # Less than before, if it started anew.
+        follower.knows_committed = said.committed
         progress = said.durable > follower.durable
         if progress:
             follower.durable = said.durable
         if said.waits or follower.sent is None or follower.sent < said.last:
             follower.sent = said.last
-        if follower.sent == said.last != tail.last:
+        if said.waits or follower.sent == said.last != tail.last:
             return progress, self.feed(follower)
         return progress, []
 

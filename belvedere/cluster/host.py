@@ -15,9 +15,10 @@ from belvedere.cluster.log import Limits
 from belvedere.cluster.messages import AnyMessage, NotServing, Overloaded, Reply, Request
 from belvedere.cluster.ports import Peers, Stores
 from belvedere.cluster.seat import Seat
+from belvedere.meta import records
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
-from belvedere.meta.store import OutcomeUnknown, Refused, StoreUnavailable, Transaction
+from belvedere.meta.store import OutcomeUnknown, Refused, StoreUnavailable, Transaction, Unchanged
 from belvedere.runtime.api import Runtime, TaskHandle
 
 #: Messages that wait for metadata or for their tablet to be opened, and for how long, in seconds.
@@ -75,8 +76,9 @@ class Host:
         self._tasks: list[TaskHandle] = []
         self._broken = False
         self._closed = False
-        self._maps: object = None
         self._tablets: dict[int, Tablet] = {}
+        #: The last of each tablet, to be tried again: its number, and what it is.
+        self._proposals: dict[int, tuple[int, Transaction]] = {}
         #: Names this life of the node in what outlives it.
         self._life = f"{node}#{incarnation}"
         self.node = node
@@ -185,13 +187,13 @@ class Host:
         self._spawn("replication.propose", self._propose(seat, number, configuration))
 
     async def _propose(self, seat: Seat, number: int, configuration: Configuration) -> None:
-        tablet = self._tablets.get(seat.tablet)
-        if tablet is None:
+        known, transaction = self._proposals.get(seat.tablet, (0, None))
+        if known != number:
+            transaction = self._transaction(seat.tablet, number, configuration)
+        if transaction is None:
+            seat.post(events.ProposalRefused(number))
             return
-        # The same proposal of the same life is the same transaction, however often it is tried.
-        transaction = Transaction(
-            self._transaction_id(seat.tablet, number), *proposal_of(tablet, configuration)
-        )
+        self._proposals[seat.tablet] = number, transaction
         try:
             outcome = await self._metadata.attempt(transaction)
         except (OutcomeUnknown, StoreUnavailable):
@@ -206,8 +208,20 @@ class Host:
         if isinstance(outcome, Refused):
             seat.post(events.ProposalRefused(number))
 
-    def _transaction_id(self, tablet: int, number: int) -> bytes:
-        return f"{self._life}/{tablet}/{number}".encode()
+    def _transaction(self, number: int, proposal: int, configuration: Configuration) -> Transaction | None:
+        """Whoever joins must have its lease: else the leader would take it out again at once."""
+        tablet, entries = self._tablets.get(number), self._metadata.state.entries
+        if tablet is None:
+            return None
+        asserts, updates = proposal_of(tablet, configuration)
+        for node in configuration.in_sync:
+            if node not in tablet.in_sync:
+                alive = entries.get(records.alive_key(node))
+                if alive is None:
+                    return None
+                asserts += (Unchanged(records.alive_key(node), alive.revision),)
+        # The same proposal of the same life is the same transaction, however often it is tried.
+        return Transaction(f"{self._life}/{number}/{proposal}".encode(), asserts, updates)
 
     # --- messages ------------------------------------------------------------------------------------
 

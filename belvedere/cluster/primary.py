@@ -274,13 +274,16 @@ class Primary:
     def _advance(self, now: Moment) -> list[Effect]:
         if self.phase is Phase.CLAIMING:
             return []
-        before = self._log.committed
         effects = self._log.commit(self._agreed())
-        if self._log.committed > before and self._notice_at is None and self._followers:
+        if self._notice_at is None and self._some_untold():
             self._notice_at = now.seconds + self._limits.notice
         if self.phase is Phase.SETTLING and self._is_settled():
             self.phase = Phase.SERVING
         return effects + self._release(now)
+
+    def _some_untold(self) -> bool:
+        committed = self._log.committed
+        return any(follower.told_committed < committed for follower in self._in_sync())
 
     def _agreed(self) -> Position:
         """On disk at everybody who could become primary."""
