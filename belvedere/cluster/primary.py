@@ -172,6 +172,9 @@ class Primary:
             return Overloaded()
         return None
 
+    def serves(self, now: Moment) -> bool:
+        return self.phase is Phase.SERVING and self._may_serve(now)
+
     def _may_serve(self, now: Moment) -> bool:
         """Nobody else can have become primary while the lease is valid. It is valid by the own monotonic
         clock, less a margin: if clocks run apart by more than the margin, two primaries may serve at once."""
@@ -252,8 +255,7 @@ class Primary:
     def _may_join(self, follower: Follower, now: Moment) -> bool:
         """It has all that was acknowledged; and from the proposal on, what is to be acknowledged waits for
         it, too."""
-        serving = self.phase is Phase.SERVING and self._may_serve(now)
-        return serving and self.proposed is None and self._has_caught_up(follower)
+        return self.serves(now) and self.proposed is None and self._has_caught_up(follower)
 
     def _has_caught_up(self, follower: Follower) -> bool:
         return follower.matched is not None and follower.durable >= self._log.committed

@@ -29,7 +29,7 @@ from belvedere.cluster.events import (
 )
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import Append, AskTail, NotServing, Stale, Standing
-from belvedere.cluster.primary import Phase, Primary
+from belvedere.cluster.primary import Primary
 
 
 class TabletReplica:
@@ -46,10 +46,9 @@ class TabletReplica:
         self._begun_at = begun_at
         self._next_proposal = 1
 
-    @property
-    def serves(self) -> bool:
-        """As primary, provided that the node has its lease."""
-        return isinstance(self.role, Primary) and self.role.phase is Phase.SERVING
+    def serves(self, now: Moment) -> bool:
+        """As primary."""
+        return isinstance(self.role, Primary) and self.role.serves(now)
 
     @property
     def wake_at(self) -> float | None:

@@ -92,19 +92,23 @@ class Seat:
             events.NeedSnapshot: self._need_snapshot,
         }
 
+    def moment(self) -> Moment:
+        return self._house.moment()
+
     def post(self, event: Event) -> None:
         """What happens while an event is being dealt with has its turn after it."""
         self._events.append(event)
         if self._busy or self._closed:
             return
         self._busy = True
+        now, hands = self._house.moment(), self._hands
         try:
             while self._events:
-                for effect in self.replica.handle(self._events.popleft(), self._house.moment()):
-                    self._hands[type(effect)](effect)
+                for effect in self.replica.handle(self._events.popleft(), now):
+                    hands[type(effect)](effect)
         finally:
             self._busy = False
-        self._set_timer()
+        self._set_timer(now.seconds)
         if self._house.watch is not None:
             self._house.watch(self)
 
@@ -121,23 +125,23 @@ class Seat:
 
     # --- time ----------------------------------------------------------------------------------------
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, now: float) -> None:
         wake_at = self.replica.wake_at
         if wake_at is None or (self._cancel_timer is not None and self._timer_at <= wake_at):
             return
         if self._cancel_timer is not None:
             self._cancel_timer()
         self._timer_at = wake_at
-        delay = wake_at - self._house.moment().seconds
-        self._cancel_timer = self._runtime.call_later(max(0.0, delay), self._wake)
+        self._cancel_timer = self._runtime.call_later(max(0.0, wake_at - now), self._wake)
 
     def _wake(self) -> None:
         self._cancel_timer = None
         wake_at = self.replica.wake_at
-        if wake_at is not None and wake_at <= self._house.moment().seconds:
+        now = self._house.moment().seconds
+        if wake_at is not None and wake_at <= now:
             self.post(events.Tick())
         else:
-            self._set_timer()
+            self._set_timer(now)
 
     # --- log and messages ----------------------------------------------------------------------------
 

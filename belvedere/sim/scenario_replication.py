@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.messages import Done
+from belvedere.cluster.primary import Primary
 from belvedere.meta import records
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.store import Change, Put, Transaction
@@ -72,11 +73,11 @@ class Cluster:
         runtime.spawn("live", self._live(node))
 
     async def _live(self, node: SimNode) -> None:
-        if "slow disk" in self.plan.faults and self.world.fault_random.random() < 0.3:
-            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 100.0)
+        if "slow disk" in self.plan.faults and self.world.fault_random.random() < 0.5:
+            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 50.0)
         await node.live()
         client = Client(self.asked, node, f"{node.name}#{node.incarnation}")
-        node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.02, 0.2)))
+        node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.01, 0.15)))
 
     def crash(self, machine: str) -> None:
         random = self.world.fault_random
@@ -107,11 +108,12 @@ class Cluster:
                 seat = self.nodes[machine].host.seats.get(number)
                 if seat is None:
                     return f"tablet {number} is not open on {machine}"
-                if machine == record.primary and not (
-                    seat.replica.serves and self.nodes[machine].host.leased
-                ):
+                if machine == record.primary and not seat.replica.serves(seat.moment()):
                     return f"tablet {number} is not served by {machine}"
-                ends.append((seat.replica.log.last, seat.replica.log.committed, seat.replica.log.applied))
+                role, log = seat.replica.role, seat.replica.log
+                if isinstance(role, Primary) and role.proposed is not None:
+                    return f"tablet {number}: {machine} has proposed something"
+                ends.append((log.last, log.committed, log.applied))
             if len({end for pair in ends for end in pair}) > 1:
                 return f"tablet {number}: last, committed and applied are {ends}"
         return None
@@ -135,8 +137,8 @@ class Cluster:
         for number, key in enumerate(self.asked.all_keys()):
             node = self.nodes[names[number % len(names)]]
             client = Client(self.asked, node, f"last {key}")
-            for work in (client.read(key, Level.QUORUM), client.write(key, Level.ALL)):
-                outcome = await node.runtime.perform(work)
+            for ask, level in ((client.read, Level.QUORUM), (client.write, Level.ALL)):
+                outcome = await node.runtime.perform(ask(key, level))
                 if not isinstance(outcome, Done):
                     raise Broken(f"{key} through {node.name}, when everything works: {outcome}")
 
@@ -164,6 +166,7 @@ class Trouble:
         strikes: dict[str, Callable[[], Awaitable[None]]] = {
             "partition": self._partition,
             "one way": self._one_way,
+            "isolation": self._isolation,
             "crash": self._crash,
             "all crash": self._all_crash,
             "pause": self._pause,
@@ -218,7 +221,11 @@ class Trouble:
         await self._world.sleep(0.6 + max(0, awake - loop.now_ns) / 1e9)
 
     def _some(self) -> str:
-        return self._machines[int(self._random.random() * len(self._machines))]
+        """Some machine; most often one that is primary of something."""
+        machines = self._machines
+        if self._random.random() < 0.6:
+            machines = [record.primary for record in self._cluster.placements().values()]
+        return machines[int(self._random.random() * len(machines))]
 
     async def _for(self, shortest: float, longest: float) -> None:
         await self._world.sleep(between(self._random.random(), shortest, longest))
@@ -231,6 +238,22 @@ class Trouble:
         for other in others:
             self._world.network.unblock(one, other)
             self._world.network.unblock(other, one)
+
+    async def _isolation(self) -> None:
+        """From the other machines, often from the metadata store, too; and maybe it does not survive that."""
+        one = self._some()
+        others = [machine for machine in self._machines if machine != one]
+        if self._random.random() < 0.5:
+            self._cluster.service.cut_off.add(one)
+        self._world.network.partition([one], others)
+        await self._for(0.05, 2.5)
+        if self._random.random() < 0.3:
+            await self._crash_all([one])
+        for other in others:
+            self._world.network.unblock(one, other)
+            self._world.network.unblock(other, one)
+        await self._for(0.01, 1.0)
+        self._cluster.service.cut_off.discard(one)
 
     async def _one_way(self) -> None:
         source, target = self._some(), self._some()
@@ -250,7 +273,7 @@ class Trouble:
         for machine in down:
             self._cluster.crash(machine)
         for machine in down:
-            await self._for(0.01, 2.0)
+            await self._for(0.02, 3.0)
             self._cluster.boot(machine)
 
     async def _pause(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from belvedere.cluster.primary import Primary
 from belvedere.cluster.seat import Seat
 from belvedere.meta import records
 from belvedere.meta.store import Change, Put
@@ -29,7 +30,9 @@ class Watch:
     def __call__(self, node: SimNode, seat: Seat) -> None:
         replica = seat.replica
         replica.check_invariants()
-        if not replica.serves or self._server.get(seat.tablet) is node or not node.host.leased:
+        if not isinstance(replica.role, Primary) or self._server.get(seat.tablet) is node:
+            return
+        if not _serves(node, seat.tablet):
             return
         for other in self._nodes.values():
             if other is not node and _serves(other, seat.tablet) and self.failure is None:
@@ -39,7 +42,8 @@ class Watch:
 
 def _serves(node: SimNode, tablet: int) -> bool:
     seat = node.host.seats.get(tablet)
-    return node.runtime.incarnation.alive and seat is not None and seat.replica.serves and node.host.leased
+    alive = node.runtime.incarnation.alive
+    return alive and seat is not None and seat.replica.serves(node.host.moment())
 
 
 def check_configurations(changes: Sequence[Change]) -> None:

@@ -67,7 +67,7 @@ class NodeLog:
     def _sync(self) -> None:
         self._syncing = True
         covered = len(self._platter.entries)
-        took = between(self._random.random(), 50e-6, 5e-3) * self.slowness
+        took = between(self._random.random(), 50e-6, 0.02) * self.slowness
         self._runtime.call_later(took, lambda: self._synced(covered))
 
     def _synced(self, covered: int) -> None:

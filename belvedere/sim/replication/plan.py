@@ -12,6 +12,7 @@ FAULTS: tuple[str, ...] = (
     "doubling",
     "partition",
     "one way",
+    "isolation",
     "crash",
     "all crash",
     "pause",
