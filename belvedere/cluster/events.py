@@ -17,6 +17,16 @@ class Configured(Happening, frozen=True):
     configuration: Configuration
 
 
+class Withdrawn(Happening, frozen=True):
+    """The tablet is gone from the metadata."""
+
+
+class Restored(Happening, frozen=True):
+    """A snapshot is in place: what was here is gone, and the log begins after `position`."""
+
+    position: Position
+
+
 class Received(Happening, frozen=True):
     sender: str
     message: ReplicaMessage
@@ -91,6 +101,8 @@ class TailGone(Happening, frozen=True):
 
 Event = (
     Configured
+    | Withdrawn
+    | Restored
     | Received
     | Durable
     | Tick
@@ -173,7 +185,7 @@ class ReadTail(Happening, frozen=True):
 
 
 class NeedSnapshot(Happening, frozen=True):
-    """The log does not reach back to where this learner is."""
+    """The log does not reach back to where this learner is: somebody has to bring it a snapshot."""
 
     node: str
 

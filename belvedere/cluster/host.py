@@ -144,13 +144,20 @@ class Host:
     def _look(self, state: ClusterState) -> None:
         if self._closed or self._broken:
             return
-        self._tablets = {
-            tablet.id: tablet for tablets in state.tablet_maps.values() for tablet in tablets.tablets
-        }
+        before, self._tablets = (
+            self._tablets,
+            {tablet.id: tablet for tablets in state.tablet_maps.values() for tablet in tablets.tablets},
+        )
+        for number in [number for number in self.seats if number not in self._tablets]:
+            seat = self.seats.pop(number)
+            seat.post(events.Withdrawn())
+            seat.close()
         for tablet in self._tablets.values():
-            seat = self.seats.get(tablet.id)
-            if seat is not None:
-                seat.post(events.Configured(configuration_of(tablet)))
+            known = before.get(tablet.id)
+            if known is not None and known.revision == tablet.revision:
+                continue
+            if tablet.id in self.seats:
+                self.seats[tablet.id].post(events.Configured(configuration_of(tablet)))
             elif self.node in tablet.replicas and tablet.id not in self._opening:
                 self._opening.add(tablet.id)
                 self._spawn("replication.open", self._open(tablet.id))
@@ -249,18 +256,17 @@ class Host:
             if message.tablet in self._opening:
                 return False
             if isinstance(message, Request):
-                self._refuse(sender, message)
+                self._refuse(sender, message, "this node does not keep the tablet")
         elif isinstance(message, Request):
             seat.ask(sender, message)
         else:
             seat.take(sender, message)
         return True
 
-    def _refuse(self, sender: str, request: Request) -> None:
-        outcome = NotServing("this node does not keep the tablet")
-        revision = self._metadata.state.revision
+    def _refuse(self, sender: str, request: Request, why: str) -> None:
+        revision = min(request.revision, self._metadata.state.revision)
         heading = (request.tablet, request.epoch, revision)
-        self.send(sender, Reply(*heading, request.incarnation, request.number, outcome))
+        self.send(sender, Reply(*heading, request.incarnation, request.number, NotServing(why)))
 
     def _hold(self, sender: str, message: AnyMessage) -> None:
         self._runtime.sometimes("replication.held_message")
@@ -279,5 +285,8 @@ class Host:
         held, self._held = self._held, deque()
         now = self._runtime.clock.monotonic()
         for until, sender, message in held:
-            if now < until and not self._deliver(sender, message):
+            if now >= until:
+                if isinstance(message, Request):
+                    self._refuse(sender, message, "this node's metadata is behind")
+            elif not self._deliver(sender, message):
                 self._held.append((until, sender, message))

@@ -67,6 +67,11 @@ class Log:
         self.applied = position
         return [ApplyUpTo(position)]
 
+    def restart(self, position: Position) -> None:
+        """With nothing in it: everything up to here came some other way, and is on disk."""
+        self.tail = Tail(position)
+        self.durable = self.committed = self.applied = position
+
     def cut(self, position: Position) -> CutLog:
         self.tail.cut(position)
         last = self.tail.last

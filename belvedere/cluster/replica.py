@@ -21,15 +21,18 @@ from belvedere.cluster.events import (
     ProposalUnanswered,
     ReadAsked,
     Received,
+    Restored,
     Send,
     TailGone,
     TailRead,
     Tick,
+    Withdrawn,
     WriteAsked,
 )
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import Append, AskTail, NotServing, Stale, Standing
 from belvedere.cluster.primary import Primary
+from belvedere.cluster.tail import Position
 
 
 class TabletReplica:
@@ -76,9 +79,21 @@ class TabletReplica:
                 return [] if self.role is None else self.role.looked(event, now)
             case Configured(configuration):
                 return self._configured(configuration, now)
+            case Withdrawn():
+                effects = self._leave()
+                self.role = None
+                return effects
+            case Restored(position):
+                return self._restored(position, now)
             case _ if isinstance(self.role, Primary):
                 return self._of_primary(self.role, event, now)
         return []
+
+    def _restored(self, position: Position, now: Moment) -> list[Effect]:
+        if not isinstance(self.role, Backup) or self.role.in_sync:
+            raise AssertionError("only a learner is given a snapshot")
+        self.log.restart(position)
+        return self.role.tick(now)
 
     def _of_primary(self, primary: Primary, event: Event, now: Moment) -> list[Effect]:
         match event:

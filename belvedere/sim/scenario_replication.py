@@ -265,11 +265,12 @@ class Trouble:
         await self._crash_all([self._some()])
 
     async def _all_crash(self) -> None:
-        if self._random.random() < 0.2:
+        if self._random.random() < 0.4:
             await self._crash_all(self._machines)
 
     async def _crash_all(self, machines: list[str]) -> None:
         down = [machine for machine in machines if self._world.is_running(machine)]
+        self._random.shuffle(down)
         for machine in down:
             self._cluster.crash(machine)
         for machine in down:

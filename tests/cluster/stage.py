@@ -375,6 +375,12 @@ class Stage:
         found = tuple(one for one in actor.disk if one.position > floor)[: LIMITS.batch]
         self._post(actor.name, events.TailRead(node, after, floor, found))
 
+    def do_restore(self, name: str, position: str) -> None:
+        """A snapshot is in place that holds everything up to there."""
+        epoch, _, version = position.partition(":")
+        self.actors[name].disk = self.actors[name].log = []
+        self._post(name, events.Restored(Position(int(epoch), int(version))))
+
     def do_forget_log(self, name: str, count: str) -> None:
         """The oldest records of its log are no longer kept."""
         self.actors[name].disk = self.actors[name].disk[int(count) :]

@@ -48,7 +48,7 @@ def draw(seed: int) -> Plan:
     machines = tuple(f"n{number}" for number in range(1, count + 1))
     tablets = []
     for _ in range(random.choice((1, 1, 2, 2, 3))):
-        replicas = min(count, random.choice((1, 2, 3, 3, 3, 3, 4, 5)))
+        replicas = min(count, random.choice((1, 2, 2, 3, 3, 3, 4, 5)))
         tablets.append(tuple(random.sample(machines, replicas)))
     chosen = FAULTS
     if random.random() < 0.75:
