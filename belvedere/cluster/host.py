@@ -204,6 +204,7 @@ class Host:
         try:
             outcome = await self._metadata.attempt(transaction)
         except (OutcomeUnknown, StoreUnavailable):
+            self._runtime.sometimes("replication.proposal_unanswered")
             seat.post(events.ProposalUnanswered(number))
             return
         try:
@@ -221,6 +222,9 @@ class Host:
         if tablet is None:
             return None
         asserts, updates = proposal_of(tablet, configuration)
+        change = len(configuration.in_sync) - len(tablet.in_sync)
+        self._runtime.sometimes("replication.backup_taken_out", change < 0)
+        self._runtime.sometimes("replication.learner_proposed", change > 0)
         for node in configuration.in_sync:
             if node not in tablet.in_sync:
                 alive = entries.get(records.alive_key(node))

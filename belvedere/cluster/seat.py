@@ -23,6 +23,7 @@ from belvedere.cluster.messages import (
     Unknown,
 )
 from belvedere.cluster.ports import Found, Opened, TabletStore
+from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
 from belvedere.cluster.tail import NOWHERE, Position, Tail
 from belvedere.runtime.api import Runtime
@@ -147,6 +148,8 @@ class Seat:
 
     def _append(self, effect: events.AppendToLog) -> None:
         last = effect.records[-1].position
+        took_over = not effect.apply and isinstance(self.replica.role, Primary)
+        self._runtime.sometimes("replication.took_over_a_longer_log", took_over)
 
         def written(error: Exception | None) -> None:
             if error is None:
@@ -172,6 +175,7 @@ class Seat:
 
     def _cut(self, effect: events.CutLog) -> None:
         self._cuts += 1
+        self._runtime.sometimes("replication.cut_back")
         self._unsent = [one for one in self._unsent if one[0] <= effect.position]
         self._store.cut(effect.position)
 
@@ -185,6 +189,7 @@ class Seat:
             self._unsent.append((effect.position, effect.node, effect.message))
 
     def _read_tail(self, effect: events.ReadTail) -> None:
+        self._runtime.sometimes("replication.read_from_disk")
         self._runtime.spawn("replication.read_tail", self._read(effect.node, effect.position, self._cuts))
 
     async def _read(self, node: str, after: Position, cuts: int) -> None:

@@ -47,7 +47,7 @@ class Cluster:
         self.world = world
         self.plan = plan
         self.inner = MemoryStore(history=100_000)
-        self.service = MetadataService(world, self.inner, StoreFaults(delay=(50e-6, 3e-3), patience=0.5))
+        self.service = MetadataService(world, self.inner, StoreFaults(delay=(50e-6, 3e-3), patience=0.2))
         self.mail = Mail(world)
         self.platters = {machine: Platter() for machine in plan.machines}
         self.nodes: dict[str, SimNode] = {}
@@ -74,10 +74,11 @@ class Cluster:
 
     async def _live(self, node: SimNode) -> None:
         if "slow disk" in self.plan.faults and self.world.fault_random.random() < 0.5:
-            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 50.0)
+            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 20.0)
         await node.live()
-        client = Client(self.asked, node, f"{node.name}#{node.incarnation}")
-        node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.01, 0.15)))
+        for number in range(2):
+            client = Client(self.asked, node, f"{node.name}#{node.incarnation}.{number}")
+            node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.02, 0.15)))
 
     def crash(self, machine: str) -> None:
         random = self.world.fault_random
@@ -92,6 +93,11 @@ class Cluster:
 
     def placements(self) -> dict[int, records.TabletRecord]:
         return newest_tablets(self.changes)
+
+    def is_writing(self, number: int, machine: str) -> bool:
+        """Something is on its way to the tablet's backups."""
+        seat = self.nodes[machine].host.seats.get(number)
+        return seat is not None and seat.replica.log.committed < seat.replica.log.last
 
     # --- being at rest -------------------------------------------------------------------------------
 
@@ -168,6 +174,7 @@ class Trouble:
             "one way": self._one_way,
             "isolation": self._isolation,
             "crash": self._crash,
+            "uneven crash": self._uneven_crash,
             "all crash": self._all_crash,
             "pause": self._pause,
             "store away": self._store_away,
@@ -192,7 +199,7 @@ class Trouble:
             store = self._cluster.service.faults
             share = between(random.random(), 0.01, 0.2)
             store.unavailable = store.lost = store.landed = store.late = share
-            store.latest = 3.0
+            store.latest = 1.5
         if "drift" in faults:
             # Less than the margin of a lease covers.
             for machine in self._machines:
@@ -211,7 +218,7 @@ class Trouble:
         for task in self._under_way:
             await task
         self._cluster.mail.faults = MailFaults()
-        self._cluster.service.faults = StoreFaults(delay=(50e-6, 3e-3), patience=0.5)
+        self._cluster.service.faults = StoreFaults(delay=(50e-6, 3e-3), patience=0.2)
         self._world.network.heal()
         for node in self._cluster.nodes.values():
             node.stores.log.slowness = 1.0
@@ -262,7 +269,36 @@ class Trouble:
         self._world.network.unblock(source, target)
 
     async def _crash(self) -> None:
-        await self._crash_all([self._some()])
+        machine = self._some()
+        if self._random.random() < 0.5:
+            await self._until(lambda: self._cluster.platters[machine].unsynced > 0)
+        await self._crash_all([machine])
+
+    async def _uneven_crash(self) -> None:
+        """A primary dies when some of its backups have records that others lack."""
+        placed = [one for one in self._cluster.placements().items() if len(one[1].in_sync) > 1]
+        if not placed:
+            return
+        number, record = placed[int(self._random.random() * len(placed))]
+        one = record.primary
+        backups = [machine for machine in record.in_sync if machine != one]
+        self._random.shuffle(backups)
+        behind = backups[: max(1, int(self._random.random() * len(backups)))]
+        self._world.network.partition([one], behind, one_way=True)
+        await self._until(lambda: self._cluster.is_writing(number, one))
+        await self._for(0.001, 0.1)
+        down = asyncio.create_task(self._crash_all([one]))
+        await self._for(0.01, 0.1)
+        for other in behind:
+            self._world.network.unblock(one, other)
+        await down
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """A bad moment to crash; for want of one, any moment."""
+        for _ in range(20):
+            if condition():
+                return
+            await self._world.sleep(0.005)
 
     async def _all_crash(self) -> None:
         if self._random.random() < 0.4:
@@ -274,13 +310,14 @@ class Trouble:
         for machine in down:
             self._cluster.crash(machine)
         for machine in down:
-            await self._for(0.02, 3.0)
+            # Back before anybody noticed, or after its lease has run out.
+            await self._for(*((0.02, 0.3) if self._random.random() < 0.4 else (0.55, 1.5)))
             self._cluster.boot(machine)
 
     async def _pause(self) -> None:
         machine = self._some()
         if self._world.is_running(machine):
-            self._world.pause(machine, between(self._random.random(), 0.02, 2.5))
+            self._world.pause(machine, between(self._random.random(), 0.02, 1.5))
 
     async def _store_away(self) -> None:
         self._cluster.service.away = True

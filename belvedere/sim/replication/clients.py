@@ -53,7 +53,7 @@ class Client:
             key = keys[random.randint(0, len(keys) - 1)]
             level = _LEVELS[random.randint(0, len(_LEVELS) - 1)]
             kind = random.random()
-            if kind < 0.4:
+            if kind < 0.3:
                 await self.read(key, level)
             elif kind < 0.75:
                 await self.write(key, level)

@@ -38,9 +38,13 @@ class Platter:
     #: How many of them survive anything.
     synced: int = 0
 
+    @property
+    def unsynced(self) -> int:
+        return len(self.entries) - self.synced
+
     def crash(self, share: float) -> None:
         """`share` of what was not synced is kept."""
-        kept = self.synced + round((len(self.entries) - self.synced) * share)
+        kept = self.synced + round(self.unsynced * share)
         del self.entries[kept:]
         self.synced = len(self.entries)
 

@@ -29,18 +29,18 @@ from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
 
 #: Everything is quicker than in earnest, so that much happens in a few seconds.
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 0.5
 LIMITS = Limits(
     pending=24,
     batch=4,
     window=32,
     remembered=6,
-    resend=0.05,
-    patience=0.3,
+    resend=0.04,
+    patience=0.2,
     notice=0.01,
-    retry=0.2,
+    retry=0.12,
 )
-PATIENCE = 1.5
+PATIENCE = 1.0
 
 
 class SimNode:
