@@ -70,11 +70,11 @@ class Cluster:
         runtime = self.world.boot(machine)
         node = SimNode(self.world, runtime, self.service, self.mail, self.platters[machine], self.watch)
         self.nodes[machine] = node
+        if "slow disk" in self.plan.faults and self.world.fault_random.random() < 0.5:
+            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 20.0)
         runtime.spawn("live", self._live(node))
 
     async def _live(self, node: SimNode) -> None:
-        if "slow disk" in self.plan.faults and self.world.fault_random.random() < 0.5:
-            node.stores.log.slowness = between(self.world.fault_random.random(), 1.0, 20.0)
         await node.live()
         for number in range(2):
             client = Client(self.asked, node, f"{node.name}#{node.incarnation}.{number}")
