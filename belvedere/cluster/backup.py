@@ -108,11 +108,10 @@ class Backup:
         return () if agreed in self._log.tail else None
 
     def _cut_back(self, message: CutBack) -> list[Effect]:
-        effects: list[Effect] = []
-        if message.to < self._log.last:
-            effects.append(self._log.cut(message.to))
-        effects.append(Send(self.configuration.primary, self._standing(waits=True)))
-        return effects
+        if message.last != self._log.last:
+            return []
+        cut = self._log.cut(message.to)
+        return [cut, Send(self.configuration.primary, self._standing(waits=True))]
 
     @property
     def _heading(self) -> tuple[int, int, int]:

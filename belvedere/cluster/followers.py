@@ -104,12 +104,12 @@ class Feeding:
             return self.feed(follower)
         if in_sync:
             raise AssertionError(f"{follower.node} is in sync, and its log ends at a foreign {said.last}")
-        return [Send(follower.node, CutBack(*self.heading, tail.floor(said.last)))]
+        return [Send(follower.node, CutBack(*self.heading, said.last, tail.floor(said.last)))]
 
     def tail_read(self, follower: Follower, event: TailRead) -> list[Effect]:
         follower.reading = False
         if event.floor != event.asked:
-            return [Send(follower.node, CutBack(*self.heading, event.floor))]
+            return [Send(follower.node, CutBack(*self.heading, event.asked, event.floor))]
         if not event.records:
             return []
         follower.sent = event.records[-1].position

@@ -73,10 +73,10 @@ class Log:
         self.durable = self.committed = self.applied = position
 
     def cut(self, position: Position) -> CutLog:
-        self.tail.cut(position)
-        last = self.tail.last
+        last = self.tail.floor(position)
         if last < self.committed:
             raise AssertionError(f"cut to {last}, though {self.committed} was committed")
+        self.tail.cut(last)
         self.durable = min(self.durable, last)
         self.applied = min(self.applied, last)
         return CutLog(last)

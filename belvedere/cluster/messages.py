@@ -35,8 +35,10 @@ class Standing(Message, frozen=True, tag=2):
 
 
 class CutBack(Message, frozen=True, tag=3):
-    """Primary to learner: your last record is none of mine. Cut everything beyond `to`."""
+    """Primary to learner: `last`, where your log ends, is none of mine. Cut everything beyond `to`; if it
+    ends elsewhere by now, this comes late, and would take away what is good."""
 
+    last: Position
     to: Position
 
 

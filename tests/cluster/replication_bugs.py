@@ -14,7 +14,7 @@ from belvedere.cluster.followers import Feeding
 from belvedere.cluster.host import Host
 from belvedere.cluster.locks import KeyLocks
 from belvedere.cluster.log import Log
-from belvedere.cluster.messages import Append, Standing, TailOf
+from belvedere.cluster.messages import Append, CutBack, Standing, TailOf
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.reads import Reads
 from belvedere.cluster.replica import TabletReplica
@@ -224,6 +224,19 @@ def divergent_tail_not_cut() -> Patch:
     return planted()
 
 
+def late_cuts_carried_out() -> Patch:
+    """A learner cuts whatever it is told to, even if it was told long ago."""
+
+    def cut_back(self: Backup, message: CutBack) -> Any:
+        if message.to >= self._log.last:
+            return []
+        self._log.committed = min(self._log.committed, message.to)
+        cut = self._log.cut(message.to)
+        return [cut, events.Send(self.configuration.primary, self._standing(waits=True))]
+
+    return patch.object(Backup, "_cut_back", cut_back)
+
+
 def gaps_not_noticed() -> Patch:
     def fresh(self: Backup, message: Append) -> Sequence[Record] | None:
         return [record for record in message.records if record.position > self._log.last]
@@ -326,6 +339,7 @@ ALL = [
     Bug(tail_not_settled, 5000),
     Bug(learner_joins_at_once, 5000),
     Bug(divergent_tail_not_cut, 5000),
+    Bug(late_cuts_carried_out, 5000),
     Bug(gaps_not_noticed, 5000),
     Bug(successor_need_not_be_in_sync, 5000),
     Bug(configuration_put_without_compare, 5000),

@@ -44,7 +44,7 @@ def said(message: messages.ReplicaMessage) -> str:
             body = f"last {at(message.last)}, on disk {at(message.durable)}"
             body += f", committed {at(message.committed)}" + (", waits" if message.waits else "")
         case messages.CutBack():
-            body = f"to {at(message.to)}"
+            body = f"from {at(message.last)} to {at(message.to)}"
         case messages.AskTail():
             body = f"beyond {at(message.after)}"
         case messages.TailOf():
@@ -93,6 +93,7 @@ class Stage:
         self.cut_off: set[str] = set()
         self.record: Configuration
         self.on_the_way: list[tuple[str, str, messages.ReplicaMessage]] = []
+        self.kept: list[tuple[str, str, messages.ReplicaMessage]] = []
         self.seconds = 100.0
         self.requests: dict[int, str] = {}
         self.out: list[str] = []
@@ -163,6 +164,13 @@ class Stage:
         self.do_deliver(link)
         for sender, target, message in again:
             self._arrive(sender, target, message)
+
+    def do_keep(self) -> None:
+        """Everything that is on its way will arrive once more."""
+        self.kept = list(self.on_the_way)
+
+    def do_replay(self) -> None:
+        self.on_the_way += self.kept
 
     def do_drop(self, *links: str) -> None:
         kept = [one for one in self.on_the_way if f"{one[0]}>{one[1]}" not in links]

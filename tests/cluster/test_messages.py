@@ -16,7 +16,7 @@ HEADING = (7, 3, 99)
     [
         said.Append(*HEADING, NOWHERE, RECORDS, Position(1, 5)),
         said.Standing(*HEADING, Position(2, 9), Position(1, 5), NOWHERE, True),
-        said.CutBack(*HEADING, Position(1, 5)),
+        said.CutBack(*HEADING, Position(2, 9), Position(1, 5)),
         said.AskTail(*HEADING, Position(1, 5)),
         said.TailOf(*HEADING, Position(2, 9), RECORDS),
         said.Stale(*HEADING),
