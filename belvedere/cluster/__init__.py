@@ -1,1 +1,1 @@
-"""Nodes together: messages between them, who belongs and lives, barriers, offices."""
+"""Nodes together: messages, who belongs and lives, barriers, offices; tablets replicated and failing over."""

@@ -64,7 +64,10 @@ class TabletRecord(msgspec.Struct, frozen=True):
     last_token: str
     epoch: int
     primary: str
+    #: All nodes that shall keep it.
     replicas: list[str]
+    #: Those that have every acknowledged write on disk; the others are catching up. Empty: all have.
+    in_sync: list[str] = []
 
 
 class NodeRecord(msgspec.Struct, frozen=True):

@@ -33,6 +33,10 @@ class Tablet:
     epoch: int
     primary: str
     replicas: tuple[str, ...]
+    #: Those of the replicas that have every acknowledged write on disk.
+    in_sync: tuple[str, ...] = ()
+    #: Which revision wrote this.
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def _tablet_maps(
         if key.startswith(_TABLETS):
             _, table, tablet_id = key.split("/")
             if table in tablets:
-                tablets[table].append(_tablet(bytes.fromhex(table), int(tablet_id), entry.value))
+                tablets[table].append(_tablet(bytes.fromhex(table), int(tablet_id), entry))
     maps = dict(before)
     for table, found in tablets.items():
         if found:
@@ -281,8 +285,8 @@ def _view(record: records.ViewRecord) -> ViewDefinition:
     return ViewDefinition(record.base, bytes.fromhex(record.base_id), record.where, record.selects_all)
 
 
-def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:
-    record = msgspec.json.decode(value, type=records.TabletRecord)
+def _tablet(table: bytes, tablet_id: int, entry: Entry) -> Tablet:
+    record = msgspec.json.decode(entry.value, type=records.TabletRecord)
     return Tablet(
         tablet_id,
         table,
@@ -291,6 +295,8 @@ def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:
         record.epoch,
         record.primary,
         tuple(record.replicas),
+        tuple(record.in_sync or record.replicas),
+        entry.revision,
     )
 
 
