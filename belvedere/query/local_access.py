@@ -258,7 +258,9 @@ class LocalAccess:
         await self._engine.durable(position)
 
     async def truncate(self, table: Table) -> None:
-        await self._route(table)
+        if self._only_of is not None:
+            # Before anything is written down about it.
+            await self._route(table)
         if not self.keeper.makers(table):
             async with self.changing_tables:
                 if not self.keeper.makers(table):  # Still.
