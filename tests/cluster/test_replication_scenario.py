@@ -75,6 +75,4 @@ def test_a_safeguard_is_missed_by_many_seeds(bug: Bug) -> None:
 
 def test_the_page_names_every_safeguard() -> None:
     rows = re.findall(r"^\| `(\w+)` \|.*\| (\d[\d,]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name: int(seeds.replace(",", "")) for name, seeds in rows} == {
-        bug.name: bug.seeds for bug in ALL
-    }
+    assert {name: int(seeds.replace(",", "")) for name, seeds in rows} == {bug.name: bug.seeds for bug in ALL}
