@@ -107,7 +107,7 @@ class Host:
 
     def moment(self) -> Moment:
         clock = self._runtime.clock
-        return Moment(clock.monotonic(), clock.wall_micros(), self.leased)
+        return Moment(clock.monotonic(), clock.wall_micros(), not self._broken and self._leased())
 
     @property
     def leased(self) -> bool:

@@ -76,9 +76,9 @@ class Cluster:
 
     async def _live(self, node: SimNode) -> None:
         await node.live()
-        for number in range(2):
+        for number in range(2 if len(self.plan.machines) == 3 else 1):
             client = Client(self.asked, node, f"{node.name}#{node.incarnation}.{number}")
-            node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.02, 0.15)))
+            node.runtime.spawn("client", client.run(between(node.runtime.random.random(), 0.015, 0.15)))
 
     def crash(self, machine: str) -> None:
         random = self.world.fault_random

@@ -29,7 +29,7 @@ from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
 
 #: Everything is quicker than in earnest, so that much happens in a few seconds.
-LEASE_SECONDS = 0.5
+LEASE_SECONDS = 0.6
 LIMITS = Limits(
     pending=24,
     batch=4,
