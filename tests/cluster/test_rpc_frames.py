@@ -109,19 +109,3 @@ def test_fields_of_a_newer_version_are_skipped() -> None:
     payload = msgspec.msgpack.encode([6, 42, "something new"])
     data = struct.pack(">II", len(payload), crc32c.crc32c(payload)) + payload
     assert taken(FrameDecoder(), data) == [frames.Cancel(42)]
-
-
-def test_a_large_frame_in_small_pieces_does_not_cost_its_square() -> None:
-    """Eight times as much in as large pieces must not take much more than eight times as long."""
-    import time
-
-    def cost(size: int) -> float:
-        data = encode(frames.Answer(1, 1, bytes(size)))
-        decoder = FrameDecoder(frames.MAX_FRAME)
-        begun = time.perf_counter()
-        found = taken(decoder, *(data[at : at + 1000] for at in range(0, len(data), 1000)))
-        assert len(found) == 1
-        return time.perf_counter() - begun
-
-    small = min(cost(1 << 20) for _ in range(5))
-    assert min(cost(8 << 20) for _ in range(3)) < 40 * small
