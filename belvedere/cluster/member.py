@@ -6,7 +6,7 @@ this node's own operations, then the lease goes; the metadata store is still ope
 
 from belvedere.cluster.barrier import Barrier
 from belvedere.cluster.members import Registration
-from belvedere.cluster.membership import LEASE_SECONDS, LeaseListener, Membership, tell_nobody
+from belvedere.cluster.membership import LeaseListener, Membership, tell_nobody
 from belvedere.cluster.operations import Operations
 from belvedere.cluster.rpc import Rpc
 from belvedere.cluster.rpc_settings import RpcSettings
@@ -32,8 +32,8 @@ class Member:
         store: MetadataStore,
         metadata: Metadata,
         *,
+        lease_seconds: float,
         lead: Lead = nothing_to_lead,
-        lease_seconds: float = LEASE_SECONDS,
         on_lease: LeaseListener = tell_nobody,
         settings: RpcSettings | None = None,
     ) -> None:

@@ -21,8 +21,6 @@ from belvedere.meta.store import LeaseGone, MetadataError, MetadataStore, Outcom
 from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
 
-#: Long enough for two renewals to fail; so long, at most, a dead node counts as alive.
-LEASE_SECONDS = 10.0
 #: Between attempts to join, to reach a node, or the store.
 _PAUSE = 0.2
 #: How long one attempt to reach a peer may take.
@@ -56,7 +54,7 @@ class Membership:
         metadata: Metadata,
         rpc: Rpc,
         operations: Operations,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float,
         on_lease: LeaseListener = tell_nobody,
     ) -> None:
         self._runtime = runtime

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from belvedere.cluster.membership import LEASE_SECONDS
+#: Of a node's life: long enough for two renewals to fail; so long, at most, a dead node counts as alive.
+LEASE_SECONDS = 10.0
 
 #: Views of bases with fewer rows are built by the node itself: a JVM takes longer to start.
 INLINE_ROWS = 100_000
