@@ -15,7 +15,6 @@ from belvedere.storage.tablet import TabletStore
 from belvedere.views import images
 from belvedere.views.build import ViewWriter
 from belvedere.views.images import ImageMaker
-from tests.views.crash_bugs import new_views_not_noticed, task_deleted_before_images_are_durable
 
 
 def no_deletion_of_the_old_place() -> Any:
@@ -111,8 +110,6 @@ QUICK = [
     Bug(expiry_not_capped),
     Bug(truncate_leaves_views),
     Bug(last_piece_of_a_deletion_forgotten),
-    Bug(new_views_not_noticed),
-    Bug(task_deleted_before_images_are_durable),
 ]
 RARER = [
     Bug(build_stamped_too_new, 30),
