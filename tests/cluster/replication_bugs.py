@@ -1,6 +1,5 @@
 """The safeguards of replication, each switched off by a patch, to show that the scenario misses it."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from belvedere.cluster.seat import Seat
 from belvedere.cluster.tail import Position, Record, Tail
 from belvedere.meta import leases
 from belvedere.meta.memory import MemoryStore
-from belvedere.meta.store import Absent, Granted, MetadataError, Unchanged
+from belvedere.meta.store import Granted
 
 Patch = AbstractContextManager[Any]
 
@@ -57,14 +56,9 @@ def failover_does_not_look_at_the_lease_again() -> Patch:
     original = topology.Topology._proposal
 
     def proposal(self: Any, state: Any, wanted: Any) -> Any:
-        found = original(self, state, dataclasses_replace(wanted, gone=()))
-        return found
+        return original(self, state, failover.Reconfigure(wanted.tablet, wanted.configuration, ()))
 
     return patch.object(topology.Topology, "_proposal", proposal)
-
-
-def dataclasses_replace(wanted: failover.Reconfigure, gone: tuple[str, ...]) -> failover.Reconfigure:
-    return failover.Reconfigure(wanted.tablet, wanted.configuration, gone)
 
 
 # --- epochs ------------------------------------------------------------------------------------------
@@ -178,9 +172,9 @@ def backups_show_everything_at_once() -> Patch:
     @contextmanager
     def planted() -> Any:
         original = Log.append
-        with reads_of_what_is_not_committed():
-            with patch.object(Log, "append", lambda self, records, apply: original(self, records, True)):
-                yield
+        shown = patch.object(Log, "append", lambda self, records, apply: original(self, records, True))
+        with reads_of_what_is_not_committed(), shown:
+            yield
 
     return planted()
 
@@ -265,8 +259,7 @@ def successor_need_not_be_in_sync() -> Patch:
 
 def configuration_put_without_compare() -> Patch:
     def proposal_of(tablet: Any, proposed: Configuration) -> Any:
-        asserts, updates = original(tablet, proposed)
-        return (), updates
+        return (), original(tablet, proposed)[1]
 
     original = host.proposal_of
     stack = ExitStack()

@@ -1,4 +1,4 @@
-"""The scenario of replication over a block of seeds, and that it misses every safeguard that is switched off."""
+"""The scenario of replication over a block of seeds, and that it misses each safeguard once that is off."""
 
 import os
 import re
