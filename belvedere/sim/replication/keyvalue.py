@@ -17,6 +17,8 @@ from belvedere.sim.world import World
 
 NOTHING = b"-"
 APPLIED, REFUSED = b"+", b"!"
+#: Entries that a log takes before they are on disk.
+FULL = 5
 
 
 class _Appended(NamedTuple):
@@ -61,6 +63,10 @@ class NodeLog:
         #: Multiplies the time that a sync takes.
         self.slowness = 1.0
 
+    @property
+    def waiting(self) -> int:
+        return self._platter.unsynced
+
     def append(self, entry: _Appended | _Cut, written: Written | None = None) -> None:
         self._platter.entries.append(entry)
         if written is not None:
@@ -101,7 +107,9 @@ class KeyValueStore:
         self.apply(committed)
 
     def has_room(self) -> bool:
-        return True
+        full = self._log.waiting >= FULL
+        self._runtime.sometimes("replication.log_full", full)
+        return not full
 
     def append(self, records: tuple[Record, ...], committed: Position, apply: bool, written: Written) -> None:
         self.records += records
