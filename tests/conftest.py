@@ -33,6 +33,10 @@ settings.register_profile(
 settings.load_profile("long" if LONG else "default")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="transcripts: write down what they give now")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if LONG:
         return

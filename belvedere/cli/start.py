@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from belvedere.cli.arguments import add_spark, port_number, spark_settings
+from belvedere.cli.cluster_arguments import WrongClusterArguments, add_cluster, cluster_settings
 from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
 from belvedere.runtime.real import RealRuntime, run
 from belvedere.server.settings import INLINE_ROWS, PipelineSettings
@@ -37,6 +38,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--port", type=port_number, default=9042, help="CQL port, 0 for any free one (default: %(default)s)"
     )
+    parser.add_argument(
+        "--listen", type=_address, metavar="HOST[:PORT]", help="--host and --port in one, instead of them"
+    )
+    add_cluster(parser)
     parser.add_argument(
         "--fsync",
         choices=("group", "periodic", "none"),
@@ -80,6 +85,14 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run_start)
 
 
+def _address(text: str) -> tuple[str, int | None]:
+    host, colon, port = text.rpartition(":")
+    try:
+        return (host, port_number(port)) if colon else (text, None)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT, not {text!r}") from error
+
+
 def _megabytes(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number of MB, at least 1, not {text!r}")
@@ -93,6 +106,9 @@ def _rows(text: str) -> int:
 
 
 def run_start(arguments: argparse.Namespace) -> int:
+    if arguments.listen is not None:
+        host, port = arguments.listen
+        arguments.host, arguments.port = host, arguments.port if port is None else port
     # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
     gc.disable()
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
@@ -121,6 +137,7 @@ def _options(arguments: argparse.Namespace) -> "DatabaseOptions":
 
 
 async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
+    from belvedere.cluster.members import NodeIdTaken, NodeRefused
     from belvedere.meta.store import MetadataError
     from belvedere.runtime.errors import AddressInUse, DiskError, NetworkError
     from belvedere.server.connection_api import ServerSettings
@@ -135,8 +152,9 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     gc.enable()
     signals = stop_signals()
     try:
+        cluster = cluster_settings(arguments)
         pipeline = PipelineSettings(spark_settings(arguments), arguments.inline_rows, arguments.exchange)
-        node = await Node.start(runtime, arguments.data, _options(arguments), pipeline)
+        node = await Node.start(runtime, arguments.data, _options(arguments), pipeline, cluster)
         try:
             host, port = await node.listen(ServerSettings(host=arguments.host, port=arguments.port))
         except BaseException:
@@ -146,6 +164,8 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
         return _refuse(f"port {arguments.port} of {arguments.host} is in use; --port takes another one")
     except NetworkError as error:
         return _refuse(f"cannot listen on {arguments.host}:{arguments.port}: {error}")
+    except (WrongClusterArguments, NodeIdTaken, NodeRefused, ImportError) as error:
+        return _refuse(str(error))
     except (DataDirectoryInUse, MetadataError, StorageError, DiskError, OSError) as error:
         return _refuse(str(error))
     # Of the rows that came back from the log the collector need not look at any again.

@@ -34,11 +34,14 @@ async def _show(client: "Client", arguments: argparse.Namespace) -> int:
         rows = await client.query("SELECT name, value FROM system_views.status")
         facts = {row["name"]: row["value"] for row in rows}
         tables = await client.query("SELECT * FROM system_views.table_status")
+        nodes = await client.query("SELECT * FROM system_views.nodes")
     if arguments.json:
         server = {name: _typed(value) for name, value in facts.items()}
-        print(json.dumps({"server": server, "tables": tables}, indent=2))
+        print(json.dumps({"server": server, "nodes": nodes, "tables": tables}, indent=2))
     else:
-        _print(arguments, facts, tables)
+        _print(arguments, facts)
+        _print_nodes(nodes)
+        _print_tables(tables)
     return 0
 
 
@@ -48,7 +51,7 @@ def _typed(value: str) -> int | str | None:
     return int(value) if value.isdecimal() else value
 
 
-def _print(arguments: argparse.Namespace, facts: dict[str, str], tables: list[dict[str, Any]]) -> None:
+def _print(arguments: argparse.Namespace, facts: dict[str, str]) -> None:
     print(f"Belvedere answers at {arguments.host}:{arguments.port}\n")
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
@@ -57,6 +60,27 @@ def _print(arguments: argparse.Namespace, facts: dict[str, str], tables: list[di
         elif name.endswith("_seconds"):
             name, value = name.removesuffix("_seconds"), duration(int(value))
         print(f"  {name.replace('_', ' '):<{width}}  {value}")
+
+
+def _print_nodes(nodes: list[dict[str, Any]]) -> None:
+    """Of a cluster; a server that is alone has said it all."""
+    nodes = sorted((row for row in nodes if row["incarnation"]), key=lambda row: str(row["node"]))
+    if not nodes:
+        return
+    rows = [("node", "state", "clients", "nodes", "version")]
+    for row in nodes:
+        name = f"{row['node']} (leads)" if row["leader"] and row["state"] != "DOWN" else row["node"]
+        rows.append(
+            (name, row["state"], row["address"] or "-", row["internal_address"] or "-", row["version"])
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    print()
+    for line in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        print(f"  {'  '.join(cells)}".rstrip())
+
+
+def _print_tables(tables: list[dict[str, Any]]) -> None:
     if not tables:
         print("\nno tables yet")
         return

@@ -1,6 +1,7 @@
 """A lease as its holder sees it: by its own clock, and always shorter than the store does."""
 
 import asyncio
+import math
 from typing import Self
 
 from belvedere.meta.store import Granted, LeaseGone, MetadataStore, OutcomeUnknown, StoreUnavailable
@@ -37,7 +38,7 @@ class Lease:
 
     @property
     def valid(self) -> bool:
-        return not self._lost.done() and self._runtime.clock.monotonic() < self.valid_until
+        return self._runtime.clock.monotonic() < self.valid_until
 
     async def lost(self) -> None:
         """Return when the lease is gone for good. It may stop being valid long before that, and may become
@@ -46,15 +47,19 @@ class Lease:
 
     async def end(self) -> None:
         """Give it back: what was put under it goes at once, if the store can be reached."""
-        self._lose()
-        if self._keeper is not None:
-            self._keeper.cancel()
+        self.abandon()
         try:
             async with asyncio.timeout(self._seconds):
                 await self._store.revoke(self.id)
         except (StoreUnavailable, OutcomeUnknown, TimeoutError):
             # It runs out by itself.
             return
+
+    def abandon(self) -> None:
+        """Stop renewing it: it runs out by itself, and what was put under it stays until then."""
+        self._lose()
+        if self._keeper is not None:
+            self._keeper.cancel()
 
     async def renew(self) -> None:
         """Once, now. Raises LeaseGone, or what the store said when it did not answer."""
@@ -82,5 +87,6 @@ class Lease:
                 pause = self._seconds / 20
 
     def _lose(self) -> None:
+        self.valid_until = -math.inf
         if not self._lost.done():
             self._lost.set_result(None)

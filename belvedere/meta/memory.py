@@ -77,6 +77,10 @@ class MemoryStore:
 
     async def changes_since(self, revision: int) -> list[Change]:
         self._end_leases()
+        return self.history(revision)
+
+    def history(self, revision: int) -> list[Change]:
+        """`changes_since`, at once."""
         if revision >= self._revision:
             return []
         if not self._changes or self._changes[0].revision > revision + 1:

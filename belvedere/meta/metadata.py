@@ -49,8 +49,10 @@ class Metadata:
             await self._follower.wait()
         await self._store.close()
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Returns a function that ends it."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def commit(self, propose: Callable[[ClusterState], Proposal | None]) -> ClusterState:
         """Commit what `propose` makes of the newest state; proposed anew whenever the state had moved on.
@@ -72,6 +74,11 @@ class Metadata:
         raise StoreUnavailable(
             f"the metadata changed too often under this statement ({refused_by}); try again"
         )
+
+    async def attempt(self, transaction: Transaction) -> Committed | Refused:
+        """One try of a transaction whose id the caller keeps for the next one. Raises OutcomeUnknown or
+        StoreUnavailable; the state need not include the outcome yet."""
+        return await self._store.commit(transaction)
 
     async def _attempt(self, propose: Callable[[ClusterState], Proposal | None]) -> tuple[bool, object]:
         """Whether the proposal is done with, else what refused it."""
@@ -163,7 +170,7 @@ class Metadata:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             try:
                 listener(before, after)
             except Exception as error:  # A listener's bug must not stop this node from following.

@@ -7,8 +7,11 @@ Layout, one key per thing so that unrelated changes never collide:
     tables/<keyspace>/<name>      TableRecord, of a table or a materialized view
     tablets/<table id>/<id>       TabletRecord
     nodes/<node id>               NodeRecord
+    alive/<node id>               AliveRecord, under the node's lease: there while the node lives
+    cluster                       ClusterRecord, put by the first node and never changed
     leaders/<office>              LeaderRecord, under the leader's lease; the revision is the term
     sequences/tablet              the next free tablet id
+    sequences/incarnation         the last incarnation of any node
 """
 
 import msgspec
@@ -61,18 +64,45 @@ class TabletRecord(msgspec.Struct, frozen=True):
     last_token: str
     epoch: int
     primary: str
+    #: All nodes that shall keep it.
     replicas: list[str]
+    #: Those that have every acknowledged write on disk; the others are catching up. Empty: all have.
+    in_sync: list[str] = []
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
+    """A node that belongs to the cluster, alive or not. `host` and `port` are where it answers CQL, or did
+    when it last lived; port 0 if it never did."""
+
     host: str
     port: int
     datacenter: str = "datacenter1"
     rack: str = "rack1"
     version: str = ""
+    #: Where other nodes reach it; empty for one that is alone.
+    internal_host: str = ""
+    internal_port: int = 0
+    #: Its present or last life; larger than that of any node that began before.
+    incarnation: int = 0
+    features: list[str] = []
+
+
+class AliveRecord(msgspec.Struct, frozen=True):
+    incarnation: int
+    lease: int
+    #: Whether it answers clients yet, at the address in its NodeRecord.
+    answers: bool = False
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    name: str
+    #: Tells it from others of the same name.
+    id: str
 
 
 TABLET_SEQUENCE = "sequences/tablet"
+INCARNATION_SEQUENCE = "sequences/incarnation"
+CLUSTER = "cluster"
 
 
 def keyspace_key(name: str) -> str:
@@ -95,8 +125,16 @@ def node_key(node_id: str) -> str:
     return f"nodes/{node_id}"
 
 
+def alive_key(node_id: str) -> str:
+    return f"alive/{node_id}"
+
+
 def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.encode(record)
+
+
+def decode_cluster(value: bytes) -> ClusterRecord:
+    return msgspec.json.decode(value, type=ClusterRecord)
 
 
 def leader_key(office: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import xxhash
@@ -33,6 +33,10 @@ class Tablet:
     epoch: int
     primary: str
     replicas: tuple[str, ...]
+    #: Those of the replicas that have every acknowledged write on disk.
+    in_sync: tuple[str, ...] = ()
+    #: Which revision wrote this.
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,20 @@ class Node:
     datacenter: str
     rack: str
     version: str
+    internal_host: str = ""
+    internal_port: int = 0
+    incarnation: int = 0
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A node's life as far as the metadata store knows: its lease has not run out."""
+
+    incarnation: int
+    lease: int
+    #: Whether clients may be sent to it.
+    answers: bool
 
 
 @dataclass(frozen=True)
@@ -66,6 +84,8 @@ class ClusterState:
     keyspaces: Mapping[str, Keyspace]
     tablet_maps: Mapping[bytes, TabletMap]
     nodes: Mapping[str, Node]
+    #: Which nodes hold their lease, by id.
+    alive: Mapping[str, Alive]
 
     @cached_property
     def tables_by_id(self) -> Mapping[bytes, Table]:
@@ -108,9 +128,8 @@ def _digest(text: str) -> bytes:
     return xxhash.xxh3_128_digest(text.encode())
 
 
-EMPTY = ClusterState(
-    0, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}), MappingProxyType({})
-)
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+EMPTY = ClusterState(0, _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 def from_loaded(loaded: Loaded) -> ClusterState:
@@ -130,6 +149,7 @@ def _build(before: ClusterState, revision: int, entries: dict[str, Entry], touch
         _keyspaces(before.keyspaces, entries, touched),
         _tablet_maps(before.tablet_maps, entries, touched),
         _nodes(entries) if any(key.startswith("nodes/") for key in touched) else before.nodes,
+        _alive(entries) if any(key.startswith("alive/") for key in touched) else before.alive,
     )
 
 
@@ -162,7 +182,7 @@ def _tablet_maps(
         if key.startswith(_TABLETS):
             _, table, tablet_id = key.split("/")
             if table in tablets:
-                tablets[table].append(_tablet(bytes.fromhex(table), int(tablet_id), entry.value))
+                tablets[table].append(_tablet(bytes.fromhex(table), int(tablet_id), entry))
     maps = dict(before)
     for table, found in tablets.items():
         if found:
@@ -265,8 +285,8 @@ def _view(record: records.ViewRecord) -> ViewDefinition:
     return ViewDefinition(record.base, bytes.fromhex(record.base_id), record.where, record.selects_all)
 
 
-def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:
-    record = msgspec.json.decode(value, type=records.TabletRecord)
+def _tablet(table: bytes, tablet_id: int, entry: Entry) -> Tablet:
+    record = msgspec.json.decode(entry.value, type=records.TabletRecord)
     return Tablet(
         tablet_id,
         table,
@@ -275,6 +295,8 @@ def _tablet(table: bytes, tablet_id: int, value: bytes) -> Tablet:
         record.epoch,
         record.primary,
         tuple(record.replicas),
+        tuple(record.in_sync or record.replicas),
+        entry.revision,
     )
 
 
@@ -285,6 +307,25 @@ def _nodes(entries: Mapping[str, Entry]) -> Mapping[str, Node]:
             record = msgspec.json.decode(entry.value, type=records.NodeRecord)
             node_id = key[len("nodes/") :]
             nodes[node_id] = Node(
-                node_id, record.host, record.port, record.datacenter, record.rack, record.version
+                node_id,
+                record.host,
+                record.port,
+                record.datacenter,
+                record.rack,
+                record.version,
+                record.internal_host,
+                record.internal_port,
+                record.incarnation,
+                frozenset(record.features),
             )
     return _sorted_proxy(nodes)
+
+
+def _alive(entries: Mapping[str, Entry]) -> Mapping[str, Alive]:
+    prefix = records.alive_key("")
+    alive: dict[str, Alive] = {}
+    for key, entry in entries.items():
+        if key.startswith(prefix):
+            record = msgspec.json.decode(entry.value, type=records.AliveRecord)
+            alive[key[len(prefix) :]] = Alive(record.incarnation, record.lease, record.answers)
+    return _sorted_proxy(alive)

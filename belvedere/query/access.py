@@ -61,6 +61,17 @@ class ViewKeeper(Protocol):
         """Empty a table that has views, and them."""
 
 
+class Admission(Protocol):
+    """Whether this node may serve, and what is in flight: `cluster.operations.Operations`. A node that is
+    alone has none."""
+
+    def check(self) -> None:
+        """Raises Fenced."""
+
+    def begin(self, revision: int) -> None: ...
+    def end(self, revision: int) -> None: ...
+
+
 class DataAccess(Protocol):
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None: ...
     async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...

@@ -18,17 +18,18 @@ from belvedere.meta import records
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Put, Unchanged
-from belvedere.query.access import BoundValue, Execution, Plan, ViewKeeper
+from belvedere.query.access import Admission, BoundValue, Execution, Plan, ViewKeeper
 from belvedere.query.errors import SyntaxException, Unprepared
-from belvedere.query.local_access import LocalAccess
+from belvedere.query.local_access import LocalAccess, tablets_of
 from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
-from belvedere.query.procedures import Procedure, Procedures, plan_call
+from belvedere.query.procedures import CallPlan, Procedure, Procedures, plan_call
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema.events import schema_changes
-from belvedere.query.schema.plans import plan_schema_statement
+from belvedere.query.schema.plans import SchemaPlan, plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.query.statements import plan_statement
+from belvedere.query.system.local import host_id_of
 from belvedere.query.system.node_status import node_facts, table_facts
 from belvedere.query.system.tables import LocalNode, SystemSources, SystemTables
 from belvedere.query.system.virtual import VirtualRow
@@ -48,6 +49,10 @@ BatchChild = tuple[str | bytes, Sequence[BoundValue]]
 class DatabaseOptions:
     storage: EngineOptions = field(default_factory=EngineOptions)
     cluster_name: str = "belvedere"
+    #: The node's name in its cluster; None for one that is alone, which has a UUID of its own.
+    node: str | None = None
+    datacenter: str = "datacenter1"
+    rack: str = "rack1"
 
 
 @dataclass(slots=True)
@@ -77,13 +82,20 @@ class Database:
         self.metadata = metadata
         self.engine = engine
         self.options = options
-        self.access = LocalAccess(runtime, metadata, engine)
+        self.access = LocalAccess(runtime, metadata, engine, options.node)
         self.procedures = Procedures(runtime)
         self._prepared: OrderedDict[bytes, PreparedStatement] = OrderedDict()
         self._schema_version = 0
         self._schema_view: KeyspacesView | None = None
         self._schema_listeners: list[Callable[[SchemaChange], None]] = []
-        local = LocalNode(UUID(node_id).bytes, options.cluster_name, node_id=node_id)
+        self._admission: Admission | None = None
+        local = LocalNode(
+            host_id_of(node_id),
+            options.cluster_name,
+            datacenter=options.datacenter,
+            rack=options.rack,
+            node_id=node_id,
+        )
         self._system = SystemTables(
             SystemSources(
                 local,
@@ -98,10 +110,11 @@ class Database:
     async def open(
         cls, runtime: Runtime, directory: str, metadata: Metadata, options: DatabaseOptions
     ) -> Self:
+        state = metadata.state
         engine = await StorageEngine.open(
-            runtime, directory, metadata.state.tables_by_id, metadata.state.tablet_maps, options.storage
+            runtime, directory, state.tables_by_id, tablets_of(state, options.node), options.storage
         )
-        node_id = await _node_id(runtime, directory)
+        node_id = options.node or await _node_id(runtime, directory)
         database = cls(runtime, node_id, metadata, engine, options)
         await database.access.align()
         metadata.listen(database._on_state)
@@ -155,8 +168,16 @@ class Database:
             return (held,), (Put(key, record),)
 
         await self.metadata.commit(propose)
+        self.answers_at(host, port)
+
+    def answers_at(self, host: str, port: int) -> None:
+        """Where clients reach this node."""
         sources = self._system.sources
         sources.local = replace(sources.local, host=host, port=port)
+
+    def admit_by(self, admission: Admission) -> None:
+        """Read and write only while this allows it, and tell it what is in flight."""
+        self._admission = self.access.admission = admission
 
     def show_server(
         self,
@@ -215,12 +236,17 @@ class Database:
 
     def execute(self, prepared: PreparedStatement, options: QueryOptions) -> Result | Awaitable[Result]:
         """Answers at once when everything needed is in memory. `result.after` still has to become durable."""
-        return self.current(prepared).plan.execute(self._execution(options))
+        plan = self.current(prepared).plan
+        result = plan.execute(self._execution(options))
+        # What is answered within this step is never in flight when somebody looks.
+        if self._admission is None or isinstance(result, Result):
+            return result
+        return self._counted(plan, result)
 
     async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result:
         plan = self.plan(text, options.keyspace or keyspace)
         options.values = options.values_for(plan.bindings)
-        return await self._finished(plan.execute(self._execution(options)))
+        return await self._finished(plan, plan.execute(self._execution(options)))
 
     async def batch(
         self,
@@ -233,11 +259,12 @@ class Database:
             (self._child_plan(statement, options.keyspace or keyspace), values)
             for statement, values in children
         ]
-        return await self._finished(plan_batch(planned, kind).execute(self._execution(options)))
+        plan = plan_batch(planned, kind)
+        return await self._finished(plan, plan.execute(self._execution(options)))
 
     async def run(self, plan: Plan, options: QueryOptions) -> Result:
         """Execute and wait until the result may be told to a client."""
-        result = await self._finished(plan.execute(self._execution(options)))
+        result = await self._finished(plan, plan.execute(self._execution(options)))
         await self.access.durable(result.after)
         return result
 
@@ -263,8 +290,27 @@ class Database:
             self.runtime.random.bytes,
         )
 
-    async def _finished(self, result: Result | Awaitable[Result]) -> Result:
-        return result if isinstance(result, Result) else await result
+    async def _finished(self, plan: Plan, result: Result | Awaitable[Result]) -> Result:
+        if isinstance(result, Result):
+            return result
+        return await (result if self._admission is None else self._counted(plan, result))
+
+    def _counted(self, plan: Plan, work: Awaitable[Result]) -> Awaitable[Result]:
+        """As an operation in flight, from now on. Not what changes the schema or is called by name: that may
+        itself wait until nothing older is in flight."""
+        admission = self._admission
+        if admission is None or isinstance(plan, SchemaPlan | CallPlan):
+            return work
+        revision = self.state.revision
+        admission.begin(revision)
+
+        async def counted() -> Result:
+            try:
+                return await work
+            finally:
+                admission.end(revision)
+
+        return counted()
 
     def _plan(self, statement: syntax.Statement, keyspace: str | None) -> Plan:
         if isinstance(statement, syntax.Call):

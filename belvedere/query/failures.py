@@ -1,7 +1,8 @@
 """What clients are told when storage, a disk or the metadata store fails: the nearest error that CQL has."""
 
+from belvedere.cluster.operations import Fenced
 from belvedere.meta.store import MetadataError
-from belvedere.query.errors import CQLError, InvalidRequest, Overloaded, ServerError
+from belvedere.query.errors import CQLError, InvalidRequest, IsBootstrapping, Overloaded, ServerError
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.errors import Dropped, LogFull, MutationTooLarge, StorageError, WritesRefused
 
@@ -16,6 +17,9 @@ def as_cql_error(error: BaseException) -> CQLError | None:
         case LogFull() | WritesRefused():
             # Nothing was applied, and trying again later or elsewhere may help: what Overloaded says.
             return Overloaded(str(error))
+        case Fenced():
+            # Drivers try the next node.
+            return IsBootstrapping(str(error))
         case StorageError() | DiskError() | MetadataError():
             return ServerError(f"{type(error).__name__}: {error}")
     return None

@@ -7,16 +7,16 @@ may therefore be read before they are durable; whoever is told of them waits for
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.meta import load_records
 from belvedere.meta.metadata import Metadata
-from belvedere.meta.state import TabletMap
+from belvedere.meta.state import ClusterState, TabletMap
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
-from belvedere.query.access import ViewKeeper
-from belvedere.query.errors import InvalidRequest
+from belvedere.query.access import Admission, ViewKeeper
+from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now, write_kept_now
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.view_rows import unwrap_partition
@@ -48,8 +48,12 @@ class _Route:
 
 
 class LocalAccess:
-    def __init__(self, runtime: Runtime, metadata: Metadata, engine: StorageEngine) -> None:
+    def __init__(
+        self, runtime: Runtime, metadata: Metadata, engine: StorageEngine, only_of: str | None = None
+    ) -> None:
+        """`only_of` is the node whose tables are served, None for a node that is alone."""
         self._runtime = runtime
+        self._only_of = only_of
         self._metadata = metadata
         self._engine = engine
         self._routes: dict[bytes, _Route] = {}
@@ -64,6 +68,8 @@ class LocalAccess:
         #: Looks after materialized views.
         self.keeper: ViewKeeper = NoViews(lambda: metadata.state.keyspaces)
         self._last_timestamp = 0
+        #: Asked before anything is read or written.
+        self.admission: Admission | None = None
 
     # --- the schema's tables as open stores ----------------------------------------------------------
 
@@ -97,10 +103,11 @@ class LocalAccess:
             state = self._metadata.state
             if state.revision == self._aligned:
                 return
-            await self._engine.align(state.tables_by_id, state.tablet_maps)
+            tablet_maps = tablets_of(state, self._only_of)
+            await self._engine.align(state.tables_by_id, tablet_maps)
             self._routes = {
                 table_id: _Route(tablet_map, [self._engine.store(tablet.id) for tablet in tablet_map.tablets])
-                for table_id, tablet_map in state.tablet_maps.items()
+                for table_id, tablet_map in tablet_maps.items()
                 if table_id in state.tables_by_id
             }
             # Commit versions follow the wall clock: whatever it does, timestamps go on from where they were.
@@ -110,17 +117,35 @@ class LocalAccess:
 
     async def _route(self, table: Table) -> _Route:
         """The table's stores, also if it was created this instant."""
+        if self.admission is not None:
+            self.admission.check()
         route = self._routes.get(table.id)
         if route is None:
             await self.align()
             route = self._routes.get(table.id)
             if route is None:
-                raise InvalidRequest(f"table {table.name} does not exist")
+                raise self._not_here(table)
         return route
+
+    def _not_here(self, table: Table) -> Exception:
+        tablet_map = self._metadata.state.tablet_maps.get(table.id)
+        if tablet_map is None or self.is_here(table.id):
+            return InvalidRequest(f"table {table.name} does not exist")
+        nodes = ", ".join(sorted({tablet.primary for tablet in tablet_map.tablets}))
+        return ServerError(
+            f"table {table.keyspace}.{table.name} is served by node {nodes} alone, where it was created: ask "
+            "there. Tables are not replicated yet"
+        )
+
+    def is_here(self, table_id: bytes) -> bool:
+        """Whether this node serves the table."""
+        return _is_of(self._metadata.state.tablet_maps.get(table_id), self._only_of)
 
     # --- reading ---------------------------------------------------------------------------------------
 
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None:
+        if self.admission is not None:
+            self.admission.check()
         route = self._routes.get(table.id)
         found = None if route is None else route.holding(read.token).read_now(read, now)
         return found if found is None or table.view is None else unwrap_partition(table, found)
@@ -155,6 +180,8 @@ class LocalAccess:
     # --- writing ---------------------------------------------------------------------------------------
 
     def write_now(self, table: Table, mutation: Mutation) -> int | None:
+        if self.admission is not None:
+            self.admission.check()
         route = self._routes.get(table.id)
         if route is None or (self._locks.held and self._locks.is_held((table.id, mutation.key))):
             return None
@@ -199,6 +226,8 @@ class LocalAccess:
                 for index in stale:
                     found[index] = await self._kept(*mutations[index])
                 continue
+            if self.admission is not None:
+                self.admission.check()
             writes = [one.as_write() for one in found]
             position = self._engine.write_together_now(writes)
             if position is not None:
@@ -229,6 +258,9 @@ class LocalAccess:
         await self._engine.durable(position)
 
     async def truncate(self, table: Table) -> None:
+        if self._only_of is not None:
+            # Before anything is written down about it.
+            await self._route(table)
         if not self.keeper.makers(table):
             async with self.changing_tables:
                 if not self.keeper.makers(table):  # Still.
@@ -258,6 +290,19 @@ class LocalAccess:
             self._last_timestamp += 1
             self._engine.least_version = self._last_timestamp
         return self._last_timestamp
+
+
+def tablets_of(state: ClusterState, node: str | None) -> Mapping[bytes, TabletMap]:
+    """Of the tables that a node serves; None: of all."""
+    if node is None:
+        return state.tablet_maps
+    return {table: found for table, found in state.tablet_maps.items() if _is_of(found, node)}
+
+
+def _is_of(tablet_map: TabletMap | None, node: str | None) -> bool:
+    if tablet_map is None:
+        return False
+    return node is None or all(tablet.primary == node for tablet in tablet_map.tablets)
 
 
 class _Locked:

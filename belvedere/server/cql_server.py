@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import asdict
 
+from belvedere.cluster.members import NodeChange
 from belvedere.query.results import SchemaChange
 from belvedere.runtime.api import Listener, Runtime
 from belvedere.server.connection import CqlConnection
@@ -82,6 +83,13 @@ class CqlServer:
         self._connections.pop(connection, None)
         if not self._connections:
             self._empty.set()
+
+    def node_changed(self, change: NodeChange) -> None:
+        """Tell those who registered for it that a node came or went."""
+        if change.what in ("UP", "DOWN"):
+            self.events.status_changed(change.what, change.host, change.port)
+        else:
+            self.events.topology_changed(change.what, change.host, change.port)
 
     def _on_schema_change(self, change: SchemaChange) -> None:
         self.events.schema_changed(change)

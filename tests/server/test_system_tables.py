@@ -11,6 +11,7 @@ from belvedere.cql.parser import parse_statement
 from belvedere.cql.syntax import Select
 from belvedere.meta import records
 from belvedere.meta.records import (
+    AliveRecord,
     ColumnRecord,
     KeyspaceRecord,
     NodeRecord,
@@ -62,7 +63,11 @@ ENTRIES = {
     ),
     records.tablet_key(TABLE_ID, 7): TabletRecord(str(-(2**63)), str(2**63 - 1), 3, "n1", ["n1"]),
     records.node_key(str(HOST_ID)): NodeRecord("127.0.0.1", 9042),
-    records.node_key("other"): NodeRecord("10.0.0.2", 9043, "dc2", "r2"),
+    records.node_key("other"): NodeRecord("10.0.0.2", 9043, "dc2", "r2", incarnation=2),
+    records.alive_key("other"): AliveRecord(2, 7, True),
+    records.node_key("joins"): NodeRecord("10.0.0.3", 9043, incarnation=3),
+    records.alive_key("joins"): AliveRecord(3, 8, False),
+    records.node_key("down"): NodeRecord("10.0.0.4", 9043, incarnation=1),
 }
 
 

@@ -15,7 +15,6 @@ from belvedere.storage.tablet import TabletStore
 from belvedere.views import images
 from belvedere.views.build import ViewWriter
 from belvedere.views.images import ImageMaker
-from tests.views.crash_bugs import new_views_not_noticed, task_deleted_before_images_are_durable
 
 
 def no_deletion_of_the_old_place() -> Any:
@@ -115,8 +114,5 @@ QUICK = [
 RARER = [
     Bug(build_stamped_too_new, 30),
     Bug(no_lock_while_reading_from_disk, 60),
-    # These two others find at once: test_view_races.py, test_every_await.py.
-    Bug(new_views_not_noticed, 200),
-    Bug(task_deleted_before_images_are_durable, 200),
     Bug(truncation_underway_ignored, 200),
 ]

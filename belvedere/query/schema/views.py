@@ -45,12 +45,23 @@ def create_view(
     if _is_taken(keyspace, name, statement.if_not_exists):
         return None
     check_name("Table", name)
+    _check_here(base, state, context)
     view = _new_view(statement, base, state, context.table_id)
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(view)
     edit.create_tablets(view, initial_tablets(view.options), context.node_id)
     edit.begin_build(view, base)
     return edit.decide("CREATED", "TABLE", name, ignored_properties(statement.properties))
+
+
+def _check_here(base: Table, state: ClusterState, context: DdlContext) -> None:
+    """A view lives where its base does."""
+    elsewhere = {tablet.primary for tablet in state.tablet_maps[base.id].tablets} - {context.node_id}
+    if elsewhere:
+        raise InvalidRequest(
+            f"table {base.keyspace}.{base.name} is served by node {', '.join(sorted(elsewhere))}: create its "
+            "views there"
+        )
 
 
 def alter_view(

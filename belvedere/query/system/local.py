@@ -8,6 +8,7 @@ from belvedere.meta.state import ClusterState, Node
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import token_of
 from belvedere.query.system.define import as_address, as_uuid, define, stable_uuid, system_keyspace
+from belvedere.query.system.nodes import nodes
 from belvedere.query.system.status import built_views, procedures, status, table_status, view_builds
 from belvedere.query.system.virtual import VirtualRow, VirtualTable
 
@@ -58,6 +59,7 @@ def system(sources: SystemSources) -> Keyspace:
 
 def system_views(sources: SystemSources) -> Keyspace:
     tables = [_settings(sources), _clients(sources), _tablets(sources)]
+    tables.append(nodes(sources.state, lambda: sources.local.node_id))
     tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
     tables += [view_builds(lambda: sources.view_builds()), procedures(lambda: sources.procedures())]
     return system_keyspace("system_views", tables)
@@ -107,26 +109,31 @@ def _local(sources: SystemSources) -> VirtualTable:
     )
 
 
-def _host_id(node: Node) -> bytes:
+def host_id_of(node_id: str) -> bytes:
+    """Clients know nodes by UUIDs."""
     try:
-        return uuid.UUID(node.id).bytes
+        return uuid.UUID(node_id).bytes
     except ValueError:
-        return stable_uuid(f"node {node.id}")
+        return stable_uuid(f"node {node_id}")
 
 
 def _others(sources: SystemSources) -> list[Node]:
-    local = sources.local
+    """Nodes to which clients may be sent at this moment."""
+    local, state = sources.local, sources.state()
     return [
         node
-        for node in sources.state().nodes.values()
-        if node.id != local.node_id and _host_id(node) != local.host_id
+        for node in state.nodes.values()
+        if node.id in state.alive
+        and state.alive[node.id].answers
+        and node.id != local.node_id
+        and host_id_of(node.id) != local.host_id
     ]
 
 
 def _peers_v2(sources: SystemSources) -> VirtualTable:
     def rows() -> Iterable[VirtualRow]:
         for node in _others(sources):
-            address, host_id = as_address(node.host), _host_id(node)
+            address, host_id = as_address(node.host), host_id_of(node.id)
             yield {
                 "peer": address,
                 # Two nodes may share an address; the port tells them apart.
@@ -155,7 +162,7 @@ def _peers_v2(sources: SystemSources) -> VirtualTable:
 def _peers(sources: SystemSources) -> VirtualTable:
     def rows() -> Iterable[VirtualRow]:
         for node in _others(sources):
-            address, host_id = as_address(node.host), _host_id(node)
+            address, host_id = as_address(node.host), host_id_of(node.id)
             yield {
                 "peer": address,
                 "data_center": node.datacenter,

@@ -1,0 +1,85 @@
+"""The arguments with which a server joins a cluster."""
+
+import argparse
+import re
+
+from belvedere.cli.arguments import port_number
+from belvedere.server.settings import ClusterSettings, EtcdMetadata, SqliteMetadata
+
+
+class WrongClusterArguments(Exception):
+    """They do not fit together."""
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "as a node of a cluster", "without --node the server is alone and keeps its metadata with its data"
+    )
+    group.add_argument(
+        "--node", type=_name, metavar="NAME", help="the node's name, other than that of any other"
+    )
+    group.add_argument(
+        "--cluster",
+        type=_name,
+        default="belvedere",
+        metavar="NAME",
+        help="the cluster's name (default: %(default)s)",
+    )
+    group.add_argument(
+        "--metadata",
+        type=_metadata,
+        metavar="STORE",
+        help="what the nodes share: sqlite:PATH on one machine, etcd:HOST:PORT[,HOST:PORT] on many",
+    )
+    group.add_argument(
+        "--rpc-port",
+        type=port_number,
+        default=7000,
+        metavar="PORT",
+        help="where other nodes reach this one, at the address that it listens on (default: %(default)s)",
+    )
+    group.add_argument(
+        "--experimental-cluster",
+        action="store_true",
+        help="let there be more than one node, though each table is served only by the one it was created on",
+    )
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", text):
+        raise argparse.ArgumentTypeError(f"letters, digits, '_', '.' and '-', not {text!r}")
+    return text
+
+
+def _metadata(text: str) -> SqliteMetadata | EtcdMetadata:
+    kind, _, where = text.partition(":")
+    if kind == "sqlite" and where:
+        return SqliteMetadata(where)
+    endpoints = tuple(where.split(","))
+    if kind == "etcd" and all(re.fullmatch(r"\S+:\d+", endpoint) for endpoint in endpoints):
+        return EtcdMetadata(endpoints)
+    raise argparse.ArgumentTypeError(f"sqlite:PATH or etcd:HOST:PORT[,HOST:PORT], not {text!r}")
+
+
+def cluster_settings(arguments: argparse.Namespace) -> ClusterSettings | None:
+    """None for a server that is alone. Raises WrongClusterArguments."""
+    if arguments.node is None:
+        if arguments.metadata is not None or arguments.experimental_cluster:
+            raise WrongClusterArguments(
+                "--metadata and --experimental-cluster are for a node: give it a --node"
+            )
+        return None
+    if arguments.metadata is None:
+        raise WrongClusterArguments("a node needs --metadata: where the cluster keeps what all must agree on")
+    if arguments.host in ("0.0.0.0", "::"):
+        raise WrongClusterArguments(
+            f"{arguments.host} is no address at which others could reach the node: listen on a real one"
+        )
+    return ClusterSettings(
+        arguments.node,
+        arguments.metadata,
+        arguments.cluster,
+        arguments.host,
+        arguments.rpc_port,
+        experimental=arguments.experimental_cluster,
+    )

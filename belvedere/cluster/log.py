@@ -1,0 +1,82 @@
+"""A replica's log as its state machine knows it: what is in it, what is on disk, what is for good."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from belvedere.cluster.events import AppendToLog, ApplyUpTo, CutLog, Effect
+from belvedere.cluster.tail import Position, Record, Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds."""
+
+    #: Operations under way at a primary; beyond that: Overloaded.
+    pending: int = 1024
+    #: Records in one message, and on the way to one follower.
+    batch: int = 64
+    window: int = 1024
+    #: Committed records that stay in memory for those who are a little behind.
+    remembered: int = 1024
+    #: After that long without an answer, say it again.
+    resend: float = 0.2
+    #: After that long without progress, a backup is taken out.
+    patience: float = 2.0
+    #: After that long, followers are told what was committed if nothing else tells them.
+    notice: float = 0.02
+    #: Between attempts of learners to catch up, and of proposals.
+    retry: float = 0.5
+
+
+class Log:
+    """A primary applies what it appends at once, since its next write may have to read it; everybody else
+    applies what is committed."""
+
+    __slots__ = ("tail", "durable", "committed", "applied", "_remembered")
+
+    def __init__(self, tail: Tail, committed: Position, remembered: int) -> None:
+        self.tail = tail
+        #: What was found at the start was read from disk.
+        self.durable = tail.last
+        self.committed = committed
+        self.applied = committed
+        self._remembered = remembered
+
+    @property
+    def last(self) -> Position:
+        return self.tail.last
+
+    def append(self, records: Sequence[Record], apply: bool) -> AppendToLog:
+        for record in records:
+            self.tail.append(record)
+        if apply:
+            self.applied = self.tail.last
+        return AppendToLog(tuple(records), self.committed, apply)
+
+    def written(self, position: Position) -> None:
+        self.durable = max(self.durable, min(position, self.tail.last))
+
+    def commit(self, position: Position) -> list[Effect]:
+        """Everything up to here is in the log of every replica that could ever become primary."""
+        if position <= self.committed:
+            return []
+        self.committed = position
+        self.tail.forget(position, self._remembered)
+        if position <= self.applied:
+            return []
+        self.applied = position
+        return [ApplyUpTo(position)]
+
+    def restart(self, position: Position) -> None:
+        """With nothing in it: everything up to here came some other way, and is on disk."""
+        self.tail = Tail(position)
+        self.durable = self.committed = self.applied = position
+
+    def cut(self, position: Position) -> CutLog:
+        last = self.tail.floor(position)
+        if last < self.committed:
+            raise AssertionError(f"cut to {last}, though {self.committed} was committed")
+        self.tail.cut(last)
+        self.durable = min(self.durable, last)
+        self.applied = min(self.applied, last)
+        return CutLog(last)
