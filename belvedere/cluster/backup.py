@@ -22,7 +22,7 @@ from belvedere.cluster.messages import (
     TailOf,
 )
 from belvedere.cluster.reads import Reads
-from belvedere.cluster.tail import Record
+from belvedere.model.positions import Record
 
 
 class Backup:

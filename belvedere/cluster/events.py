@@ -4,7 +4,7 @@ import msgspec
 
 from belvedere.cluster.configuration import Configuration, Level
 from belvedere.cluster.messages import Outcome, ReplicaMessage
-from belvedere.cluster.tail import Position, Record
+from belvedere.model.positions import Position, Record
 
 
 class Happening(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from belvedere.cluster.configuration import Configuration, Moment
 from belvedere.cluster.events import Effect, NeedSnapshot, ReadTail, Send, TailRead
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import Append, AskTail, CutBack, Standing
-from belvedere.cluster.tail import NOWHERE, Position, Record
+from belvedere.model.positions import NOWHERE, Position, Record
 
 
 @dataclass(slots=True)

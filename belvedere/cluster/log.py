@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from belvedere.cluster.events import AppendToLog, ApplyUpTo, CutLog, Effect
-from belvedere.cluster.tail import Position, Record, Tail
+from belvedere.cluster.tail import Tail
+from belvedere.model.positions import Position, Record
 
 
 @dataclass(frozen=True, slots=True)

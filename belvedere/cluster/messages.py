@@ -7,7 +7,7 @@ the revision of the metadata that this epoch came with: who does not know it yet
 import msgspec
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.tail import Position, Record
+from belvedere.model.positions import Position, Record
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from belvedere.cluster.messages import AnyMessage
-from belvedere.cluster.tail import Position, Record
+from belvedere.model.positions import Position, Record
 
 #: None, or what made it impossible: then nobody can know what the log holds.
 Written = Callable[[Exception | None], None]

@@ -46,7 +46,7 @@ from belvedere.cluster.messages import (
     Unknown,
 )
 from belvedere.cluster.reads import Reads
-from belvedere.cluster.tail import NOWHERE, Position, Record
+from belvedere.model.positions import NOWHERE, Position, Record
 
 #: How soon to look again whether the lease is back, when answers wait for it.
 _LEASE_POLL = 0.1

@@ -3,7 +3,7 @@
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.events import Answer, Effect, Looked
 from belvedere.cluster.messages import Done, NotServing
-from belvedere.cluster.tail import Position
+from belvedere.model.positions import Position
 
 
 class Reads:

@@ -32,7 +32,7 @@ from belvedere.cluster.events import (
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import Append, AskTail, NotServing, Stale, Standing
 from belvedere.cluster.primary import Primary
-from belvedere.cluster.tail import Position
+from belvedere.model.positions import Position
 
 
 class TabletReplica:

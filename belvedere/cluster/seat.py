@@ -25,7 +25,8 @@ from belvedere.cluster.messages import (
 from belvedere.cluster.ports import Found, Opened, TabletStore
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
-from belvedere.cluster.tail import NOWHERE, Position, Tail
+from belvedere.cluster.tail import Tail
+from belvedere.model.positions import NOWHERE, Position
 from belvedere.runtime.api import Runtime
 
 

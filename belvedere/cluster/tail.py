@@ -1,31 +1,9 @@
-"""Records of a tablet's log, and the newest of them in memory.
-
-Every record names the one before it. The primary of an epoch gives each of its records a larger version than
-any record before, so (epoch, version) names a record for good: two logs that hold the same position hold the
-same records up to it. Positions are compared epoch first, which is their order in any log.
-"""
+"""The newest records of a tablet's log, in memory."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import msgspec
-
-
-class Position(NamedTuple):
-    epoch: int
-    version: int
-
-
-#: Before the first record.
-NOWHERE = Position(0, 0)
-
-
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    position: Position
-    previous: Position
-    #: What the write does, in the words of whoever keeps the tablet.
-    data: bytes
+from belvedere.model.positions import NOWHERE, Position, Record
 
 
 class Tail:

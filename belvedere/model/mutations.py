@@ -53,6 +53,20 @@ class LogRecord(msgspec.Struct, array_like=True, gc=False):
     views: list[ViewUpdate] = []
 
 
+class ReplicatedWrite(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The data of one record of a replicated tablet's log (`model.positions.Record`)."""
+
+    #: None: the record changes nothing here.
+    mutation: Mutation | None = None
+    #: What it does to views, to be delivered to their tablets. Not stamped yet: that is done by the record's
+    #: version, which it gets with its place in the log.
+    views: list[ViewUpdate] = []
+    #: Other parts of a batch, to be delivered to the tablets that they belong to.
+    others: list[Mutation] = []
+    #: What the records of this tablet up to this version had to deliver, was delivered.
+    delivered: int = 0
+
+
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(LogRecord)
 
@@ -63,3 +77,7 @@ def encode_record(record: LogRecord) -> bytes:
 
 def decode_record(data: bytes) -> LogRecord:
     return _record_decoder.decode(data)
+
+
+encode_replicated = msgspec.msgpack.Encoder().encode
+decode_replicated = msgspec.msgpack.Decoder(ReplicatedWrite).decode

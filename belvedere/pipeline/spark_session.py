@@ -72,6 +72,15 @@ def make_session(settings: Mapping[str, str], name: str) -> "SparkSession":
     return session
 
 
+def session_is_running() -> bool:
+    """Whether this process has one. The active session is one of a thread of the JVM, and may have gone with
+    its thread: the context, of which there is one in a process, tells."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None
+
+
 def effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What was asked for, over our defaults."""
     if REMOTE in settings:

@@ -14,7 +14,13 @@ import pyarrow as pa
 
 from belvedere.model.schema import Table
 from belvedere.pipeline.spark_failures import explain_failure
-from belvedere.pipeline.spark_session import MASTER, REMOTE, effective_settings, make_session
+from belvedere.pipeline.spark_session import (
+    MASTER,
+    REMOTE,
+    effective_settings,
+    make_session,
+    session_is_running,
+)
 from belvedere.runtime.plain_files import absolute, attempt_name, bytes_below, exists
 from belvedere.runtime.plain_time import every, seconds
 from belvedere.spark import loading
@@ -53,9 +59,7 @@ def load_files(
     paths = [_spark_path(file) for file in dict.fromkeys(files)]
     where = settings.get(REMOTE) or settings.get(MASTER, "this machine")
     report(f"starting Spark on {where}")
-    from pyspark.sql import SparkSession
-
-    was_there = SparkSession.getActiveSession() is not None
+    was_there = session_is_running()
     session = make_session({**_SETTINGS, **settings}, f"load into {table}")
     if not was_there and REMOTE not in settings:
         # What goes wrong is told by what is raised here, without the stacks of three processes.

@@ -18,10 +18,11 @@ from belvedere.cluster.primary import Primary
 from belvedere.cluster.reads import Reads
 from belvedere.cluster.replica import TabletReplica
 from belvedere.cluster.seat import Seat
-from belvedere.cluster.tail import Position, Record, Tail
+from belvedere.cluster.tail import Tail
 from belvedere.meta import leases
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.store import Granted
+from belvedere.model.positions import Position, Record
 
 Patch = AbstractContextManager[Any]
 

@@ -8,7 +8,8 @@ from belvedere.cluster.failover import Elected, Failover, GraceOver, Placed, See
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
-from belvedere.cluster.tail import NOWHERE, Position, Record, Tail
+from belvedere.cluster.tail import Tail
+from belvedere.model.positions import NOWHERE, Position, Record
 
 TABLET = 1
 LIMITS = Limits(pending=4, batch=3, window=8, remembered=2)

@@ -5,7 +5,7 @@ import pytest
 
 from belvedere.cluster import messages as said
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.tail import NOWHERE, Position, Record
+from belvedere.model.positions import NOWHERE, Position, Record
 
 RECORDS = (Record(Position(1, 5), NOWHERE, b"one"), Record(Position(2, 1 << 53), Position(1, 5), b"\0"))
 HEADING = (7, 3, 99)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belvedere.cluster.tail import NOWHERE, Position, Record, Tail
+from belvedere.cluster.tail import Tail
+from belvedere.model.positions import NOWHERE, Position, Record
 
 
 def records_at(steps: list[tuple[bool, int]]) -> list[Record]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from belvedere.cluster.ports import Found, Opened, Written
-from belvedere.cluster.tail import NOWHERE, Position, Record
+from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.sim.randomness import between, stream
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
