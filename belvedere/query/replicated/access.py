@@ -1,8 +1,8 @@
 """DataAccess over a cluster: every operation goes to the replica of its tablet that is to carry it out.
 
-Nothing is locked across nodes. What reads, decides and writes sends along what it saw; the primary writes only
-if that is still so, and otherwise the statement is run anew (`NotAsSeen`). Nodes take turns among their own
-statements for a partition, so at most one of each node contends.
+Nothing is locked across nodes. What reads, decides and writes sends along what it saw; the primary writes
+only if that is still so, and otherwise the statement is run anew (`NotAsSeen`). Nodes take turns among their
+own statements for a partition, so at most one of each node contends.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
