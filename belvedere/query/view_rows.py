@@ -51,8 +51,8 @@ def unwrap(row: Row, hidden: int) -> Row:
 
 
 def stamp(update: Mutation, version: int) -> Mutation:
-    """A view update that was made for version 0, for the version that it got (`views.images`): images stand at
-    2V + 1 above a deletion of everything older, at 2V."""
+    """A view update that was made for version 0, for the version that it got (`views.images`): images stand
+    at 2V + 1 above a deletion of everything older, at 2V."""
     rows = [(key, _stamped(row, version)) for key, row in update.rows]
     return Mutation(update.table, update.token, update.key, rows)
 

@@ -169,7 +169,7 @@ class TabletRows:
         return updates_of(makers, change.mutation, real_changes(changes), _NO_VERSION)
 
     def _dated(self, change: Change) -> Change:
-        """With write times that are later than those of all writes ordered before, if they are ours to choose."""
+        """With write times later than those of all writes ordered before, if they are ours to choose."""
         mutation = change.mutation
         if not change.dated or mutation is None:
             return change
