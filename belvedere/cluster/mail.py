@@ -57,7 +57,7 @@ class Mail:
 
     def _post(self, node: str) -> None:
         messages = self._waiting.pop(node)
-        peer = members.living_peer(self._metadata.state, node)
+        peer = members.peer_of(self._metadata.state, node)
         if peer is None:
             self._return(node, messages, NotServing(f"node {node} is down"))
             return

@@ -159,10 +159,6 @@ def peer_of(state: ClusterState, node: str) -> Peer | None:
     return Peer(node, record.incarnation, record.internal_host, record.internal_port)
 
 
-def living_peer(state: ClusterState, node: str) -> Peer | None:
-    return peer_of(state, node) if node in state.alive else None
-
-
 def living(state: ClusterState) -> list[Peer]:
     return [peer for peer in (peer_of(state, node) for node in state.alive) if peer is not None]
 

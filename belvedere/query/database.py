@@ -24,6 +24,7 @@ from belvedere.query.local_access import LocalAccess, tablets_of
 from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
 from belvedere.query.procedures import CallPlan, Procedure, Procedures, plan_call
+from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema.events import schema_changes
 from belvedere.query.schema.plans import SchemaPlan, plan_schema_statement
@@ -89,6 +90,8 @@ class Database:
         self._schema_view: KeyspacesView | None = None
         self._schema_listeners: list[Callable[[SchemaChange], None]] = []
         self._admission: Admission | None = None
+        #: The way to replicated tables; None on a node that is alone.
+        self._cluster: ClusterAccess | None = None
         local = LocalNode(
             host_id_of(node_id),
             options.cluster_name,
@@ -178,6 +181,14 @@ class Database:
     def admit_by(self, admission: Admission) -> None:
         """Read and write only while this allows it, and tell it what is in flight."""
         self._admission = self.access.admission = admission
+        if self._cluster is not None:
+            self._cluster.admission = admission
+
+    def serve_cluster(self, cluster: ClusterAccess) -> None:
+        """Statements go to the replicas of their tablets from now on, wherever these are."""
+        self._cluster = cluster
+        cluster.keeper = lambda: self.access.keeper
+        cluster.admission = self._admission
 
     def show_server(
         self,
@@ -237,7 +248,7 @@ class Database:
     def execute(self, prepared: PreparedStatement, options: QueryOptions) -> Result | Awaitable[Result]:
         """Answers at once when everything needed is in memory. `result.after` still has to become durable."""
         plan = self.current(prepared).plan
-        result = plan.execute(self._execution(options))
+        result = self._run(plan, options)
         # What is answered within this step is never in flight when somebody looks.
         if self._admission is None or isinstance(result, Result):
             return result
@@ -246,7 +257,7 @@ class Database:
     async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result:
         plan = self.plan(text, options.keyspace or keyspace)
         options.values = options.values_for(plan.bindings)
-        return await self._finished(plan, plan.execute(self._execution(options)))
+        return await self._finished(plan, self._run(plan, options))
 
     async def batch(
         self,
@@ -260,11 +271,11 @@ class Database:
             for statement, values in children
         ]
         plan = plan_batch(planned, kind)
-        return await self._finished(plan, plan.execute(self._execution(options)))
+        return await self._finished(plan, self._run(plan, options))
 
     async def run(self, plan: Plan, options: QueryOptions) -> Result:
         """Execute and wait until the result may be told to a client."""
-        result = await self._finished(plan, plan.execute(self._execution(options)))
+        result = await self._finished(plan, self._run(plan, options))
         await self.access.durable(result.after)
         return result
 
@@ -276,10 +287,18 @@ class Database:
             raise Unprepared(statement)
         return prepared.plan
 
+    def _run(self, plan: Plan, options: QueryOptions) -> Result | Awaitable[Result]:
+        result = plan.execute(self._execution(options))
+        if self._cluster is None or isinstance(result, Result):
+            return result
+        return self._cluster.insisting(
+            result, lambda: plan.execute(self._execution(options)), options.consistency
+        )
+
     def _execution(self, options: QueryOptions) -> Execution:
         now = options.now_seconds
         return Execution(
-            self.access,
+            self.access if self._cluster is None else self._cluster.at(options.consistency),
             options.values,
             self.runtime.clock.wall_micros() // 1_000_000 if now is None else now,
             options.timestamp,

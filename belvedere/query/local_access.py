@@ -267,10 +267,14 @@ class LocalAccess:
 
 
 def tablets_of(state: ClusterState, node: str | None) -> Mapping[bytes, TabletMap]:
-    """Of the tables that a node serves; None: of all."""
+    """Those that a node keeps; None: all."""
     if node is None:
         return state.tablet_maps
-    return {table: found for table, found in state.tablet_maps.items() if _is_of(found, node)}
+    kept = {
+        table: TabletMap(tuple(tablet for tablet in found.tablets if node in tablet.replicas))
+        for table, found in state.tablet_maps.items()
+    }
+    return {table: found for table, found in kept.items() if found.tablets}
 
 
 def _is_of(tablet_map: TabletMap | None, node: str | None) -> bool:

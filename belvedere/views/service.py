@@ -24,6 +24,7 @@ from belvedere.views import status
 from belvedere.views.coordinator import Amount, Batch, Coordinator, DoneTasks
 from belvedere.views.images import ImageMaker
 from belvedere.views.keeper import MakerCache, Makers
+from belvedere.views.local_verify import LocalVerification
 from belvedere.views.proposals import completing, emptied, restarting
 from belvedere.views.verify import Report, Verification
 from belvedere.views.work import Pipeline
@@ -202,7 +203,7 @@ class Views:
                 raise InvalidRequest(f"{_behind(found)}: verify it when it does")
 
         check()
-        proof = Verification(self._runtime, self._engine, self._access, maker, check, repair)
+        proof = LocalVerification(self._runtime, self._engine, self._access, maker, check, repair)
         if self._pipeline is None or not self._is_large(maker.base.id):
             return await proof.run()
         return await self._verify_in_columns(proof, maker, self._pipeline)

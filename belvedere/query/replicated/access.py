@@ -24,6 +24,7 @@ from belvedere.query.replicated.large_deletions import delete_most
 from belvedere.query.replicated.operations import (
     NOT_AS_SEEN,
     AwaitDelivery,
+    Change,
     RangePage,
     ReadPartition,
     ReadRange,
@@ -34,6 +35,7 @@ from belvedere.query.replicated.operations import (
     digest,
     encode,
 )
+from belvedere.query.results import Result
 from belvedere.query.view_rows import unwrap_partition
 from belvedere.runtime.api import Runtime
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
@@ -42,6 +44,9 @@ _LEVELS = {
     0: Level.ONE, 1: Level.ONE, 2: Level.TWO, 3: Level.THREE, 4: Level.QUORUM, 5: Level.ALL,
     6: Level.QUORUM, 7: Level.QUORUM, 8: Level.QUORUM, 9: Level.QUORUM, 10: Level.ONE,
 }  # fmt: skip
+#: Before a statement is run anew, at most, in seconds.
+_PAUSE = 0.02
+
 Write = tuple[Table, Mutation]
 #: `cluster.router.Router.ask`.
 Ask = Callable[[Callable[[ClusterState], Tablet | None], str, Level, bytes, float], Awaitable[Outcome]]
@@ -58,7 +63,8 @@ class ClusterAccess:
         self.metadata = metadata
         self.patience = patience
         self.locks = PartitionLocks()
-        self.keeper: ViewKeeper
+        #: Who looks after views.
+        self.keeper: Callable[[], ViewKeeper]
         #: Asked before anything is read or written.
         self.admission: Admission | None = None
         self._ask = ask
@@ -79,6 +85,24 @@ class ClusterAccess:
         patience = max(0.0, until - self.runtime.clock.monotonic())
         outcome = await self._ask(find, kind, level, body, patience)
         return outcome, find(self.metadata.state)
+
+    async def insisting(
+        self, work: Awaitable[Result], again: Callable[[], Result | Awaitable[Result]], consistency: int
+    ) -> Result:
+        """Run a statement until nobody comes in between."""
+        until = self.runtime.clock.monotonic() + self.patience
+        while True:
+            try:
+                return await work
+            except NotAsSeen:
+                if self.runtime.clock.monotonic() > until:
+                    why = "others changed the same rows again and again"
+                    raise WriteTimeout(f"CAS operation timed out: {why}", consistency, 0, 1, "CAS") from None
+            await self.runtime.clock.sleep(_PAUSE * self.runtime.random.random())
+            result = again()
+            if isinstance(result, Result):
+                return result
+            work = result
 
     def next_timestamp(self) -> int:
         self._last_timestamp = max(self.runtime.clock.wall_micros(), self._last_timestamp + 1)
@@ -144,7 +168,7 @@ class LeveledAccess:
         return Attempt(state, table, tablet, self._consistency, level, write_type)
 
     def view_warnings(self, view: Table) -> tuple[str, ...]:
-        return self._cluster.keeper.warnings(view)
+        return self._cluster.keeper().warnings(view)
 
     async def pause(self) -> None:
         await self._cluster.runtime.clock.sleep(0)
@@ -161,7 +185,7 @@ class LeveledAccess:
     async def write(self, mutations: Sequence[Write]) -> int:
         """Several: the first one's record takes the others along, so that it is all or none."""
         for table, mutation in mutations:
-            if deletes_many(table, mutation) and self._cluster.keeper.makers(table):
+            if deletes_many(table, mutation) and self._cluster.keeper().makers(table):
                 await delete_most(self, table, mutation)
         (table, first), others = mutations[0], [mutation for _, mutation in mutations[1:]]
         await self.write_one(table, first, others)
@@ -182,6 +206,14 @@ class LeveledAccess:
             raise NotAsSeen
         if others:
             await self.delivered(table, mutation.token)
+
+    async def write_mark(self, table: Table, token: int) -> None:
+        """A record that changes nothing: when this returns, all that was ordered before has been applied."""
+        self._check()
+        body = encode(Change(None))
+        outcome, tablet = await self._cluster.ask(table.id, token, Kind.WRITE, self._level, body, self._until)
+        if not isinstance(outcome, Done):
+            raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
 
     async def delivered(self, table: Table, token: int) -> None:
         """Return when what was written to this tablet has reached views and other partitions."""

@@ -45,7 +45,8 @@ class Replicas:
         await self._align()
         log, store = self._engine.replica(tablet), self._engine.store(tablet)
         found = log.opened()
-        rows = TabletRows(self._runtime.clock, store, log, self._keeper, found.last)
+        last = found.records[-1].position if found.records else found.base
+        rows = TabletRows(self._runtime.clock, store, log, self._keeper, last)
         rows.outbox = Outbox(
             self._runtime,
             self._deliver,
