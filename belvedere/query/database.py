@@ -53,6 +53,8 @@ class DatabaseOptions:
     node: str | None = None
     datacenter: str = "datacenter1"
     rack: str = "rack1"
+    #: Whether the cluster's nodes keep tablets for each other; else each table is the node's that made it.
+    replicated: bool = False
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ class Keeper:
 
 class Host:
     node_id = "node"
-    options = SimpleNamespace(cluster_name="the cluster")
+    options = SimpleNamespace(cluster_name="the cluster", node=None, replicated=False)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

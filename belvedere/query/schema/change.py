@@ -44,11 +44,17 @@ def decide(statement: syntax.Statement, state: ClusterState, context: DdlContext
     return _DECIDERS[type(statement)](statement, state, context)
 
 
+def new_context(
+    keyspace: str | None, runtime: Runtime, node_id: str, *, replicated: bool = False
+) -> DdlContext:
+    return DdlContext(keyspace, runtime.random.uuid_bytes(), node_id, runtime.clock.wall_micros(), replicated)
+
+
 async def execute_ddl(
-    statement: syntax.Statement, metadata: Metadata, keyspace: str | None, runtime: Runtime, node_id: str
-) -> Result:
-    """The answer is a SchemaChange, or Void when the schema was as asked already (IF NOT EXISTS and such)."""
-    context = DdlContext(keyspace, runtime.random.uuid_bytes(), node_id, runtime.clock.wall_micros())
+    statement: syntax.Statement, metadata: Metadata, context: DdlContext
+) -> tuple[Result, int]:
+    """The answer is a SchemaChange, or Void when the schema was as asked already (IF NOT EXISTS and such);
+    and a revision in which it is so."""
     result: Result = Void()
 
     def propose(state: ClusterState) -> Any:
@@ -61,9 +67,9 @@ async def execute_ddl(
         return decision.proposal
 
     try:
-        await metadata.commit(propose)
+        state = await metadata.commit(propose)
     except OutcomeUnknown as error:
         raise ServerError(f"It is not known whether the schema change was made: {error}") from error
     except StoreUnavailable as error:
         raise ServerError(f"The schema was not changed: {error}") from error
-    return result
+    return result, state.revision

@@ -8,6 +8,7 @@ so that "no table uses this type" still holds when the type goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from belvedere.cluster.placement import NoPlace, Placement, default_tablets, place
 from belvedere.meta import load_records, records, view_records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
@@ -15,7 +16,9 @@ from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Upda
 from belvedere.model.schema import Keyspace, Table, ViewDefinition
 from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
 from belvedere.model.types import UserType
+from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import SchemaChange
+from belvedere.query.schema.table_options import DEFAULT_TABLETS, initial_tablets
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class DdlContext:
     keyspace: str | None
     #: Sixteen fresh random bytes for a table to be made.
     table_id: bytes
-    #: The node that becomes the primary of new tablets.
+    #: The node that decides, and serves what it creates where nothing is replicated.
     node_id: str
     #: Wall clock, µs.
     now: int
+    #: Whether the cluster's nodes keep tablets for each other; else the node that makes a table serves it.
+    replicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +103,37 @@ class KeyspaceEdit:
         tablets = self._state.tablet_maps[base.id].tablets
         self._add(*view_records.beginning(self._state, view, tablets, empty_first=False))
 
-    def create_tablets(self, table: Table, count: int, primary: str) -> None:
+    def create_tablets(self, table: Table, context: DdlContext) -> None:
         """Cut a new table into equal token ranges."""
+        if not context.replicated:
+            here = Placement(context.node_id, (context.node_id,), ())
+            self._put_tablets(table, [here] * initial_tablets(table.options, DEFAULT_TABLETS))
+            return
+        replication = self._state.keyspaces[self._name].replication
+        count = initial_tablets(table.options, default_tablets(self._state, replication))
+        try:
+            placements = place(self._state, replication, count, table.id)
+        except NoPlace as error:
+            raise InvalidRequest(f"Nobody would keep table {table.full_name}: {error}") from error
+        for node in sorted({node for placement in placements for node in placement.replicas}):
+            # It must not be removed for good meanwhile.
+            self._expect_as_seen(records.node_key(node))
+        self._put_tablets(table, placements)
+
+    def _put_tablets(self, table: Table, placements: Sequence[Placement]) -> None:
+        count, first_id = len(placements), self.take_tablet_ids(len(placements))
+        bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
+        for index, (first_token, placement) in enumerate(zip(bounds, placements, strict=True)):
+            last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
+            record = tablet_record(first_token, last_token, placement)
+            self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
+
+    def take_tablet_ids(self, count: int) -> int:
+        """The first of so many new ones."""
         sequence = self._state.entries.get(records.TABLET_SEQUENCE)
         first_id = 1 if sequence is None else int(sequence.value)
         self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
-        bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
-        for index, first_token in enumerate(bounds):
-            last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
-            record = records.TabletRecord(str(first_token), str(last_token), 1, primary, [primary])
-            self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
+        return first_id
 
     # --- entries -------------------------------------------------------------------------------------
 
@@ -126,6 +152,18 @@ class KeyspaceEdit:
     def _expect_as_seen(self, key: str) -> None:
         entry = self._state.entries.get(key)
         self._asserts[key] = Absent(key) if entry is None else Unchanged(key, entry.revision)
+
+
+def tablet_record(first_token: int, last_token: int, placement: Placement) -> records.TabletRecord:
+    """Of a new one."""
+    return records.TabletRecord(
+        str(first_token),
+        str(last_token),
+        1,
+        placement.primary,
+        list(placement.replicas),
+        list(placement.in_sync),
+    )
 
 
 def table_record(table: Table) -> records.TableRecord:

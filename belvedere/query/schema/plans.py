@@ -11,8 +11,9 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Execution, Plan, ViewKeeper
 from belvedere.query.errors import InvalidRequest, Unauthorized
 from belvedere.query.results import Result, ResultColumn, SchemaChange, SetKeyspace, Void
-from belvedere.query.schema.change import execute_ddl, is_ddl
+from belvedere.query.schema.change import execute_ddl, is_ddl, new_context
 from belvedere.query.schema.describe import DescribeContext, describe, describe_columns
+from belvedere.query.schema.edits import DdlContext
 from belvedere.query.schema.names import check_modifiable, keyspace_of
 from belvedere.query.schema.views import check_view_statement
 from belvedere.query.schema_view import KeyspacesView
@@ -29,6 +30,10 @@ class SchemaAccess(Protocol):
 class HostOptions(Protocol):
     @property
     def cluster_name(self) -> str: ...
+    @property
+    def node(self) -> str | None: ...
+    @property
+    def replicated(self) -> bool: ...
 
 
 class SchemaHost(Protocol):
@@ -92,7 +97,7 @@ def _check_keyspace_given(statement: syntax.Statement, current: str | None) -> N
 
 
 async def _change_schema(statement: syntax.Statement, keyspace: str | None, database: SchemaHost) -> Result:
-    result = await execute_ddl(statement, database.metadata, keyspace, database.runtime, database.node_id)
+    result, _ = await execute_ddl(statement, database.metadata, _context(keyspace, database))
     if isinstance(result, SchemaChange):
         await database.access.align()
         if isinstance(statement, syntax.CreateMaterializedView):
@@ -101,6 +106,13 @@ async def _change_schema(statement: syntax.Statement, keyspace: str | None, data
             if view is not None and view.view is not None:
                 await database.access.keeper.created(view)
     return result
+
+
+def _context(keyspace: str | None, database: SchemaHost) -> DdlContext:
+    options = database.options
+    # One that is alone has nobody to keep its tables for it.
+    replicated = options.replicated and options.node is not None
+    return new_context(keyspace, database.runtime, database.node_id, replicated=replicated)
 
 
 async def _use(name: str, database: SchemaHost) -> Result:
