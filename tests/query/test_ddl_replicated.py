@@ -56,7 +56,7 @@ def test_too_few_nodes_are_told_of() -> None:
 
 
 def test_a_keyspace_of_no_replicas_has_no_tables() -> None:
-    with pytest.raises(InvalidRequest, match="Nobody would keep table ks.t"):
+    with pytest.raises(InvalidRequest, match=r"Nobody would keep table ks\.t"):
         cluster(0).run("CREATE TABLE t (k int PRIMARY KEY)")
 
 

@@ -97,10 +97,15 @@ class KeyspaceEdit:
         self._delete(records.table_key(self._name, table.name))
         self._add(*view_records.forgetting(self._state, table.id))
         self._add(*(load_records.forgetting(self._state, table.id) or ((), ())))
+        if load_records.last_load_key(table.id) in self._state.entries:
+            self._delete(load_records.last_load_key(table.id))
 
     def begin_build(self, view: Table, base: Table) -> None:
         """A new view's status, and what is to be done for it."""
         tablets = self._state.tablet_maps[base.id].tablets
+        for tablet in tablets:
+            # Whoever truncates the base replaces them, and leaves its definition as it is.
+            self._expect_as_seen(records.tablet_key(base.id, tablet.id))
         self._add(*view_records.beginning(self._state, view, tablets, empty_first=False))
 
     def create_tablets(self, table: Table, context: DdlContext) -> None:
@@ -121,19 +126,13 @@ class KeyspaceEdit:
         self._put_tablets(table, placements)
 
     def _put_tablets(self, table: Table, placements: Sequence[Placement]) -> None:
-        count, first_id = len(placements), self.take_tablet_ids(len(placements))
+        count, first_id = len(placements), next_tablet_id(self._state)
+        self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
         bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
         for index, (first_token, placement) in enumerate(zip(bounds, placements, strict=True)):
             last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
             record = tablet_record(first_token, last_token, placement)
             self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
-
-    def take_tablet_ids(self, count: int) -> int:
-        """The first of so many new ones."""
-        sequence = self._state.entries.get(records.TABLET_SEQUENCE)
-        first_id = 1 if sequence is None else int(sequence.value)
-        self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
-        return first_id
 
     # --- entries -------------------------------------------------------------------------------------
 
@@ -152,6 +151,12 @@ class KeyspaceEdit:
     def _expect_as_seen(self, key: str) -> None:
         entry = self._state.entries.get(key)
         self._asserts[key] = Absent(key) if entry is None else Unchanged(key, entry.revision)
+
+
+def next_tablet_id(state: ClusterState) -> int:
+    """Ids are never used twice. Who takes some puts the next free one into the sequence."""
+    sequence = state.entries.get(records.TABLET_SEQUENCE)
+    return 1 if sequence is None else int(sequence.value)
 
 
 def tablet_record(first_token: int, last_token: int, placement: Placement) -> records.TabletRecord:

@@ -11,10 +11,11 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Execution, Plan, ViewKeeper
 from belvedere.query.errors import InvalidRequest, Unauthorized
 from belvedere.query.results import Result, ResultColumn, SchemaChange, SetKeyspace, Void
-from belvedere.query.schema.change import execute_ddl, is_ddl, new_context
+from belvedere.query.schema.change import execute_ddl, execute_truncate, is_ddl, new_context
 from belvedere.query.schema.describe import DescribeContext, describe, describe_columns
 from belvedere.query.schema.edits import DdlContext
 from belvedere.query.schema.names import check_modifiable, keyspace_of
+from belvedere.query.schema.truncate import to_truncate
 from belvedere.query.schema.views import check_view_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.runtime.api import Runtime
@@ -109,10 +110,13 @@ async def _change_schema(statement: syntax.Statement, keyspace: str | None, data
 
 
 def _context(keyspace: str | None, database: SchemaHost) -> DdlContext:
-    options = database.options
-    # One that is alone has nobody to keep its tables for it.
-    replicated = options.replicated and options.node is not None
+    replicated = is_replicated(database.options)
     return new_context(keyspace, database.runtime, database.node_id, replicated=replicated)
+
+
+def is_replicated(options: HostOptions) -> bool:
+    """One that is alone has nobody to keep its tables for it."""
+    return options.replicated and options.node is not None
 
 
 async def _use(name: str, database: SchemaHost) -> Result:
@@ -123,10 +127,11 @@ async def _use(name: str, database: SchemaHost) -> Result:
 
 async def _truncate(keyspace: str, name: str, database: SchemaHost) -> Result:
     check_modifiable(keyspace)
-    table = database.schema.table(keyspace, name)
-    if table.view is not None:
-        raise InvalidRequest("Cannot TRUNCATE materialized view directly; must truncate base table instead")
-    await database.access.truncate(table)
+    if not is_replicated(database.options):
+        await database.access.truncate(to_truncate(database.schema, keyspace, name))
+        return Void()
+    await execute_truncate(keyspace, name, database.metadata)
+    await database.access.align()
     return Void()
 
 
