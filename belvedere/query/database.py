@@ -4,11 +4,12 @@ A statement is planned against one ClusterState. Prepared statements are planned
 schema change, so that a plan never meets a table it was not made for.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 from uuid import UUID
 
 from belvedere.cql import syntax
@@ -17,9 +18,9 @@ from belvedere.cql.parser import parse_statement
 from belvedere.meta import records
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
-from belvedere.meta.store import Absent, Put, Unchanged
-from belvedere.query.access import Admission, BoundValue, Execution, Plan, ViewKeeper
-from belvedere.query.errors import SyntaxException, Unprepared
+from belvedere.meta.store import Absent, MetadataError, Put, Unchanged
+from belvedere.query.access import Admission, BoundValue, Execution, Plan, SchemaBarrier, ViewKeeper
+from belvedere.query.errors import InvalidRequest, ServerError, SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess, tablets_of
 from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
@@ -42,6 +43,10 @@ from belvedere.storage.errors import StorageError
 
 #: Prepared statements kept; the longest known go first, and their users prepare again.
 _MAX_PREPARED = 10_000
+#: How long a node looks for a newer schema before it says that something is unknown.
+_LOOK_SECONDS = 2.0
+
+Planned = TypeVar("Planned")
 
 BatchChild = tuple[str | bytes, Sequence[BoundValue]]
 
@@ -54,6 +59,8 @@ class DatabaseOptions:
     node: str | None = None
     datacenter: str = "datacenter1"
     rack: str = "rack1"
+    #: Whether the cluster's nodes keep tablets for each other; else each table is the node's that made it.
+    replicated: bool = False
 
 
 @dataclass(slots=True)
@@ -92,6 +99,8 @@ class Database:
         self._admission: Admission | None = None
         #: The way to replicated tables; None on a node that is alone.
         self._cluster: ClusterAccess | None = None
+        #: Passed before a change of the schema is answered.
+        self.barrier: SchemaBarrier | None = None
         local = LocalNode(
             host_id_of(node_id),
             options.cluster_name,
@@ -243,6 +252,36 @@ class Database:
             prepared.schema_version = self._schema_version
         return prepared
 
+    async def _planned(self, plan: Callable[[], Planned]) -> Planned:
+        """What `plan` gives, perhaps by a newer schema than this node had at first."""
+        try:
+            return plan()
+        except InvalidRequest as error:
+            more = self.knows_more(error)
+            if more is None or not await more:
+                raise
+        return plan()
+
+    def knows_more(self, unknown: InvalidRequest) -> Awaitable[bool] | None:
+        """Called in the step in which something was not as a client thinks: whether it might be by the newest
+        schema. None for a node that is alone: it has made all changes itself."""
+        if self.options.node is None:
+            return None
+        return self._knows_more(unknown, self._schema_version)
+
+    async def _knows_more(self, unknown: InvalidRequest, than: int) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self.metadata.refresh()
+        except (TimeoutError, MetadataError) as error:
+            if self._schema_version == than:
+                if self._admission is not None:
+                    self._admission.check()
+                raise ServerError(
+                    f"{unknown.message}, as far as this node knows: it cannot reach the metadata store"
+                ) from error
+        return self._schema_version != than
+
     # --- running ---------------------------------------------------------------------------------------
 
     def execute(self, prepared: PreparedStatement, options: QueryOptions) -> Result | Awaitable[Result]:
@@ -255,7 +294,7 @@ class Database:
         return self._counted(plan, result)
 
     async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result:
-        plan = self.plan(text, options.keyspace or keyspace)
+        plan = await self._planned(lambda: self.plan(text, options.keyspace or keyspace))
         options.values = options.values_for(plan.bindings)
         return await self._finished(plan, self._run(plan, options))
 
@@ -266,11 +305,12 @@ class Database:
         keyspace: str | None,
         options: QueryOptions,
     ) -> Result:
-        planned = [
-            (self._child_plan(statement, options.keyspace or keyspace), values)
-            for statement, values in children
-        ]
-        plan = plan_batch(planned, kind)
+        name = options.keyspace or keyspace
+
+        def planned() -> Plan:
+            return plan_batch([(self._child_plan(child, name), values) for child, values in children], kind)
+
+        plan = await self._planned(planned)
         return await self._finished(plan, self._run(plan, options))
 
     async def run(self, plan: Plan, options: QueryOptions) -> Result:

@@ -149,6 +149,7 @@ async def _database(
     if side is not None:
         started.push_async_callback(side.leave)
         database.admit_by(side.member.operations)
+        database.barrier = side.member.known_to_all
     return database
 
 
