@@ -17,8 +17,6 @@ from belvedere.query.database import Database
 from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError
-from belvedere.storage.errors import StorageError
 from belvedere.views import coordinator as decisions
 from belvedere.views import status
 from belvedere.views.coordinator import Amount, Batch, Coordinator, DoneTasks
@@ -289,8 +287,9 @@ class Views:
     async def _complete(self, base: bytes, done: DoneTasks) -> None:
         try:
             await self._metadata.commit(lambda state: completing(state, base, done))
-        except MetadataError as error:
-            self._runtime.log("warning", "views.task_not_deleted", cause=str(error))
+        except Exception as error:
+            # Whatever it was: unless the coordinator hears of it, the view stays as it is for ever.
+            self._runtime.log("warning", "views.task_not_deleted", cause=_cause(error))
             self._post(decisions.NotWrittenDown(base, tuple(task for task, _ in done), _cause(error)))
 
     async def _empty(self, view: bytes) -> None:
@@ -300,8 +299,8 @@ class Views:
             if table is not None:
                 await self._access.truncate_alone(table)
             await self._metadata.commit(lambda state: emptied(state, view))
-        except (MetadataError, StorageError, DiskError, InvalidRequest) as error:
-            self._runtime.log("warning", "views.not_emptied", cause=str(error))
+        except Exception as error:
+            self._runtime.log("warning", "views.not_emptied", cause=_cause(error))
             self._post(decisions.Emptied(view, _cause(error)))
         else:
             self._post(decisions.Emptied(view))
