@@ -59,8 +59,6 @@ class DatabaseOptions:
     node: str | None = None
     datacenter: str = "datacenter1"
     rack: str = "rack1"
-    #: Whether the cluster's nodes keep tablets for each other; else each table is the node's that made it.
-    replicated: bool = False
 
 
 @dataclass(slots=True)
@@ -124,7 +122,12 @@ class Database:
     ) -> Self:
         state = metadata.state
         engine = await StorageEngine.open(
-            runtime, directory, state.tables_by_id, tablets_of(state, options.node), options.storage
+            runtime,
+            directory,
+            state.tables_by_id,
+            tablets_of(state, options.node),
+            options.storage,
+            replicated=options.node is not None,
         )
         try:
             node_id = options.node or await _node_id(runtime, directory)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from belvedere.model.mutations import decode_replicated
+from belvedere.model.mutations import ReplicatedWrite, decode_replicated
 from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.runtime.api import Runtime
 from belvedere.storage.commitlog import CommitLog
@@ -83,6 +83,8 @@ class ReplicaLog:
         #: Why nothing is taken any more.
         self._failure: StorageError | None = None
         self._opened: OpenedReplica | None = None
+        #: Told of each record when readers see it.
+        self.on_shown: Callable[[int, ReplicatedWrite], None] = lambda version, write: None
         store.reach = Reach(store.flushed, 0)
 
     # ------------------------------------------------------------------------------------------ opening
@@ -248,6 +250,7 @@ class ReplicaLog:
         if write.views or write.others:
             self._undelivered.append(position.version)
         self._has_delivered(write.delivered)
+        self.on_shown(position.version, write)
 
     def _forget_some(self) -> None:
         """From memory: what is written and applied."""

@@ -57,6 +57,7 @@ class Replicas:
         for record in found.records:
             if record.position <= found.committed:
                 rows.outbox.learn(record.position.version, decode_replicated(record.data))
+        log.on_shown = rows.outbox.learn
         self.rows[tablet] = rows
         return Opened(rows, found.base, tuple(found.records), found.committed)
 

@@ -71,8 +71,7 @@ class TabletRows:
         self._log.append(records, committed, written)
 
     def apply(self, position: Position) -> None:
-        for version, write in self._log.apply(position):
-            self.outbox.learn(version, write)
+        self._log.apply(position)
 
     def cut(self, position: Position) -> None:
         self._last = position

@@ -35,8 +35,6 @@ class HostOptions(Protocol):
     def cluster_name(self) -> str: ...
     @property
     def node(self) -> str | None: ...
-    @property
-    def replicated(self) -> bool: ...
 
 
 class SchemaHost(Protocol):
@@ -146,7 +144,7 @@ def _context(keyspace: str | None, database: SchemaHost) -> DdlContext:
 
 def is_replicated(options: HostOptions) -> bool:
     """One that is alone has nobody to keep its tables for it."""
-    return options.replicated and options.node is not None
+    return options.node is not None
 
 
 async def _use(name: str, database: SchemaHost) -> Result:
