@@ -55,6 +55,7 @@ class Router:
         read, Unknown means only that nobody answered."""
         clock = self._runtime.clock
         until = clock.monotonic() + patience
+        is_read = kind in (Kind.READ, Kind.FRESH)
         refused: Outcome = NotServing("the tablet does not exist")
         while True:
             left = until - clock.monotonic()
@@ -64,7 +65,7 @@ class Router:
             tablet = find(state)
             if tablet is not None:
                 target = self._target(tablet, kind, level)
-                if kind == Kind.READ:
+                if is_read:
                     left = min(left, _READ_TRY)
                 outcome = await self._try(target, tablet, kind, level, body, left)
                 if isinstance(outcome, StaleEpoch):
@@ -72,7 +73,7 @@ class Router:
                     await self._catch_up(outcome.revision, until)
                     continue
                 again = isinstance(outcome, NotServing)
-                if not again and not (kind == Kind.READ and isinstance(outcome, Unknown)):
+                if not again and not (is_read and isinstance(outcome, Unknown)):
                     return outcome
                 refused = outcome
             await clock.sleep(_PAUSE * (1.0 + self._runtime.random.random()))

@@ -222,7 +222,7 @@ class Seat:
         asked = self._asked[number] = _Asked(sender, request)
         if len(self._asked) > 2 * self._limits.pending:
             self._reply(number, Overloaded())
-        elif request.kind == Kind.READ:
+        elif request.kind in (Kind.READ, Kind.FRESH):
             self.post(events.ReadAsked(number, request.epoch, request.level))
         elif not self._store.takes_writes() or not self._store.has_room():
             self._reply(number, Overloaded())

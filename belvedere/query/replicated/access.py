@@ -134,7 +134,9 @@ class LeveledAccess:
     ) -> PartitionRows:
         """As it is stored: of a view, images."""
         body = encode(ReadPartition(read, now))
-        found: PartitionRows = decode_rows(await self._get(table, read.token, body, level or self._level))
+        found: PartitionRows = decode_rows(
+            await self._get(table, read.token, Kind.READ, body, level or self._level)
+        )
         found.after = 0
         return found
 
@@ -150,15 +152,17 @@ class LeveledAccess:
         token = read.start[0]
         last = self._cluster.metadata.state.tablet_maps[table.id].holding(token).last_token
         body = encode(ReadRange(read, now))
-        found = decode_page(await self._get(table, token, body, self._level))
+        found = decode_page(await self._get(table, token, Kind.READ, body, self._level))
         found.page.after = 0
         if found.page.next is None and last < read.end_token:
             found.page.next = (last + 1, b"")
         return found
 
-    async def _get(self, table: Table, token: int, body: bytes, level: Level, write_type: str = "") -> bytes:
+    async def _get(
+        self, table: Table, token: int, kind: str, body: bytes, level: Level, write_type: str = ""
+    ) -> bytes:
         self._check()
-        outcome, tablet = await self._cluster.ask(table.id, token, Kind.READ, level, body, self._until)
+        outcome, tablet = await self._cluster.ask(table.id, token, kind, level, body, self._until)
         if isinstance(outcome, Done):
             return outcome.result
         raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
@@ -217,7 +221,7 @@ class LeveledAccess:
 
     async def delivered(self, table: Table, token: int) -> None:
         """Return when what was written to this tablet has reached views and other partitions."""
-        await self._get(table, token, encode(AwaitDelivery()), Level.ONE, "BATCH")
+        await self._get(table, token, Kind.FRESH, encode(AwaitDelivery()), Level.ONE, "BATCH")
 
     def partly_written(self) -> WriteTimeout:
         why = "other writes came in between, when a part had been written already"
