@@ -67,7 +67,7 @@ def records_left(entries: Iterable[bytes], tablet: int, log_floor: int) -> list[
 def in_entries(
     make: Callable[[tuple[Record, ...]], Entry], records: tuple[Record, ...], most: int
 ) -> list[tuple[bytes, tuple[Record, ...]]]:
-    """One entry for all of them, or a few of at most this many bytes; of more only if it is for one record."""
+    """One entry for all of them, or a few of at most this many bytes; a single record may take more."""
     data = encode_entry(make(records))
     if len(data) <= most or len(records) == 1:
         return [(data, records)]

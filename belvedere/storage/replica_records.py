@@ -117,7 +117,7 @@ class ReplicaRecords:
         self.end = records[-1].position
 
     def forget_cut(self, position: Position) -> None:
-        """The same for a cut. What it leaves may be gone from the commit log, and some of what it took not."""
+        """The same for a cut. Of what it took the commit log may have retired the beginning."""
         if position < self._base:
             self.begin_after(position)
         self._drop_beyond(position)

@@ -64,8 +64,8 @@ class ReplicaReplay:
         something is applied, or at the end."""
         if self._begin.version > self._store.flushed_version:
             raise TabletCorrupt(
-                f"the commit log lacks records of tablet {self._store.id}: it begins after {self._begin}, and the"
-                f" files end at {self._store.flushed}"
+                f"the commit log lacks records of tablet {self._store.id}: it begins after {self._begin},"
+                f" and the files end at {self._store.flushed}"
             )
 
     def _forget_some(self) -> None:

@@ -2,7 +2,13 @@
 
 from collections.abc import Sequence
 
-from belvedere.model.mutations import Mutation, ReplicatedWrite, ViewUpdate, encode_replicated
+from belvedere.model.mutations import (
+    Mutation,
+    ReplicatedWrite,
+    ViewUpdate,
+    decode_replicated,
+    encode_replicated,
+)
 from belvedere.model.positions import Position, Record
 from belvedere.model.rows import Row
 from belvedere.model.schema import Table
@@ -85,8 +91,6 @@ async def shown(engine: StorageEngine, tablet: int = 1) -> dict[bytes, bytes]:
 
 def expected(records: Sequence[Record]) -> dict[bytes, bytes]:
     """What readers see when these are applied."""
-    from belvedere.model.mutations import decode_replicated
-
     found = {}
     for one in records:
         mutation = decode_replicated(one.data).mutation
