@@ -317,7 +317,7 @@ class ReplicaRecords:
             if records is None or upto <= at:
                 return None
             if floor is None:
-                older = (record.position for record in records if record.position <= min(after, upto))
+                older = (record.position for record in records if record.position <= after)
                 floor = max(older, default=chunk.previous)
             found += [record for record in records if at < record.position <= upto]
             if len(found) >= limit:

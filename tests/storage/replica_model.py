@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from belvedere.model.mutations import decode_replicated
 from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.storage.engine import StorageEngine
+from belvedere.storage.errors import StorageError
 from belvedere.storage.replica_log import ReplicaLog
-from belvedere.storage.replica_records import REMEMBERED, OpenedReplica
+from belvedere.storage.replica_records import OpenedReplica
 from tests.storage.replica_help import expected, record, shown
 
 
@@ -27,6 +28,8 @@ class ReplicaModel:
     written: list[Position] = field(default_factory=list)
     epoch: int = 1
     delivered: int = 0
+    #: Something that was appended is not in the log, though nothing crashed.
+    refused: bool = False
     #: In files for certain.
     flushed: Position = NOWHERE
 
@@ -66,7 +69,11 @@ class ReplicaModel:
         state, last = self.records, end
 
         def written(error: Exception | None) -> None:
-            assert error is None
+            if error is not None:
+                # It waited for room in the log when the engine was closed.
+                assert isinstance(error, StorageError)
+                self.refused = True
+                return
             self.written.append(last)
             at = next(index for index, one in enumerate(self.histories) if one is state)
             del self.histories[:at]
@@ -105,13 +112,15 @@ class ReplicaModel:
 
     def first_kept(self) -> Position:
         """The log must go back to here: what follows is not in files, or has something to deliver."""
-        needed = self.index(self.flushed)
-        for index, one in enumerate(self.records[:needed]):
-            write = decode_replicated(one.data)
-            if (write.views or write.others) and one.position.version > self.delivered:
-                needed = index
-                break
+        needed = self.first_undelivered(self.index(self.flushed))
         return self.records[needed - 1].position if needed else NOWHERE
+
+    def first_undelivered(self, count: int) -> int:
+        """The first of so many records that has something to deliver."""
+        for index, one in enumerate(self.records[:count]):
+            if one.position.version > self.delivered and decode_replicated(one.data).views:
+                return index
+        return count
 
     def check_tail(
         self, after: Position, limit: int, found: tuple[Position, tuple[Record, ...]] | None
@@ -126,7 +135,7 @@ class ReplicaModel:
     async def check_shown(self, engine: StorageEngine) -> None:
         assert await shown(engine, self.tablet) == self.shown_now()
 
-    def check_opened(self, opened: OpenedReplica) -> None:
+    def check_opened(self, opened: OpenedReplica, remembered: int) -> None:
         """The log is one of those that it was, and this model goes on from there."""
         truth, committed = self.records, self.committed
         state = next((one for one in reversed(self.histories) if _ends_like(one, opened)), None)
@@ -138,9 +147,11 @@ class ReplicaModel:
         known = bisect_right([one.position for one in state], opened.committed)
         assert first <= known
         self.records, self.committed, self.applied = state, agreed, opened.committed
-        assert first <= max(0, known - REMEMBERED) or opened.base <= self.first_kept()
-        assert opened.base <= self.first_kept()
-        self.histories = [state]
+        self.histories, self.refused = [state], False
+        assert first <= self.first_undelivered(known)
+        if first < known - remembered:
+            oldest = decode_replicated(opened.records[0].data)
+            assert oldest.views, "more than is asked for, and nothing to deliver"
 
 
 def _ends_like(state: list[Record], opened: OpenedReplica) -> bool:
