@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from belvedere.runtime.errors import ProcessGone
@@ -20,9 +20,13 @@ LONGEST_WORD = 2000
 _LISTENING = 0.2
 
 
+Hearer = Callable[[str], None]
+
+
 class RealProcess:
-    def __init__(self, name: str, process: Process) -> None:
+    def __init__(self, name: str, process: Process, hear: Hearer | None) -> None:
         self._name = name
+        self._hear = hear
         self._process = process
         self._input = cast(asyncio.StreamWriter, process.stdin)
         self._output = cast(asyncio.StreamReader, process.stdout)
@@ -48,8 +52,16 @@ class RealProcess:
         while data := await errors.read(1 << 16):
             *lines, unfinished = (unfinished + data).split(b"\n")
             for line in lines:
-                self._last_words.append(line[:LONGEST_WORD].decode(errors="replace").rstrip())
+                self._take_word(line)
             unfinished = unfinished[:LONGEST_WORD]
+        if unfinished:
+            self._take_word(unfinished)
+
+    def _take_word(self, line: bytes) -> None:
+        word = line[:LONGEST_WORD].decode(errors="replace").rstrip()
+        self._last_words.append(word)
+        if self._hear is not None:
+            self._hear(word)
 
     async def write_line(self, line: bytes) -> None:
         try:
@@ -92,7 +104,10 @@ class RealProcess:
         cast(Any, self._process)._transport.close()
 
 
-async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
+async def start(
+    arguments: Sequence[str], environment: Mapping[str, str], hear: Hearer | None = None
+) -> RealProcess:
+    """`hear` is told each line of its standard error."""
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments,
@@ -105,4 +120,4 @@ async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> Rea
         )
     except OSError as error:
         raise ProcessGone(f"{arguments[0]} could not be started: {error.strerror or error}") from error
-    return RealProcess(arguments[0], process)
+    return RealProcess(arguments[0], process, hear)
