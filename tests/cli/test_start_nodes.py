@@ -164,7 +164,7 @@ def test_logs_have_the_name_of_their_node(tmp_path: Path) -> None:
         (["--nodes", "0"], "a number of nodes from 1 to 9"),
         (
             ["--nodes", "3", "--node", "n1"],
-            "--nodes chooses addresses, names and metadata of its nodes itself",
+            "--nodes chooses addresses, names and metadata",
         ),
         (["--nodes", "3", "--host", "127.0.0.9"], "--nodes chooses addresses"),
         ([], "the following arguments are required: --data"),
