@@ -75,8 +75,8 @@ def check_alone_in(state: ClusterState, data: str) -> None:
     known = members.cluster_of(state)
     if known is not None:
         raise NodeRefused(
-            f"the metadata in {data} is that of cluster {known.name}, not of a server that is alone; what was "
-            "started with --nodes is started so again"
+            f"the metadata in {data} is that of cluster {known.name}, not of a server that is alone; what "
+            "was started with --nodes is started so again"
         )
 
 
