@@ -106,6 +106,8 @@ def check_cluster(state: ClusterState, name: str) -> None:
     known = cluster_of(state)
     if known is not None and known.name != name:
         raise NodeRefused(f"the metadata store is that of cluster {known.name}, not of {name}")
+    if known is None and any(not node.incarnation for node in state.nodes.values()):
+        raise NodeRefused("the metadata store is that of a server that is alone, not of a cluster")
 
 
 def _check_company(state: ClusterState, registration: Registration) -> None:

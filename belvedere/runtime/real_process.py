@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from subprocess import PIPE
 from typing import IO, Self, cast
 
@@ -27,6 +27,9 @@ LONGEST_WORD = 2000
 _LISTENING = 0.2
 
 
+Hearer = Callable[[str], None]
+
+
 class RealProcess:
     def __init__(
         self,
@@ -35,9 +38,11 @@ class RealProcess:
         writer: asyncio.StreamWriter,
         output: "_Output",
         errors: "_Output",
+        hear: Hearer | None,
     ) -> None:
         self.id = process.pid
         self._name = name
+        self._hear = hear
         self._input = writer
         self._output, self._errors = output, errors
         self._last_words: collections.deque[str] = collections.deque(maxlen=LAST_WORDS)
@@ -65,8 +70,16 @@ class RealProcess:
         while data := await self._errors.reader.read(1 << 16):
             *lines, unfinished = (unfinished + data).split(b"\n")
             for line in lines:
-                self._last_words.append(line[:LONGEST_WORD].decode(errors="replace").rstrip())
+                self._take_word(line)
             unfinished = unfinished[:LONGEST_WORD]
+        if unfinished:
+            self._take_word(unfinished)
+
+    def _take_word(self, line: bytes) -> None:
+        word = line[:LONGEST_WORD].decode(errors="replace").rstrip()
+        self._last_words.append(word)
+        if self._hear is not None:
+            self._hear(word)
 
     async def write_line(self, line: bytes) -> None:
         try:
@@ -110,7 +123,10 @@ class RealProcess:
         self._errors.transport.close()
 
 
-async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
+async def start(
+    arguments: Sequence[str], environment: Mapping[str, str], hear: Hearer | None = None
+) -> RealProcess:
+    """`hear` is told each line of its standard error."""
     try:
         process = _start(arguments, {**os.environ, **environment})
     except OSError as error:
@@ -118,7 +134,7 @@ async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> Rea
     writer = await _writer(cast(IO[bytes], process.stdin))
     output = await _Output.of(cast(IO[bytes], process.stdout))
     errors = await _Output.of(cast(IO[bytes], process.stderr))
-    return RealProcess(arguments[0], process, writer, output, errors)
+    return RealProcess(arguments[0], process, writer, output, errors, hear)
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
