@@ -122,7 +122,7 @@ class RealRuntime:
 
     async def start_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
         process = await start(arguments, environment)
-        self._processes = [other for other in self._processes if other.runs]
+        self._processes = [other for other in self._processes if not other.is_over]
         self._processes.append(process)
         return process
 
