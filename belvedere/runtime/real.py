@@ -124,7 +124,7 @@ class RealRuntime:
         self, arguments: Sequence[str], environment: Mapping[str, str], hear: Hearer | None = None
     ) -> RealProcess:
         process = await start(arguments, environment, hear)
-        self._processes = [other for other in self._processes if other.runs]
+        self._processes = [other for other in self._processes if not other.is_over]
         self._processes.append(process)
         return process
 

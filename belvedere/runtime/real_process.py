@@ -50,16 +50,25 @@ class RealProcess:
         self._listening = loop.create_task(self._keep_last_words(), name=f"stderr of {name}")
         self._ended: asyncio.Future[int] = loop.create_future()
 
-        def bury() -> None:
+        def wait() -> None:
             status = process.wait()
             with contextlib.suppress(RuntimeError):  # The loop ended before it.
-                loop.call_soon_threadsafe(self._ended.set_result, status)
+                loop.call_soon_threadsafe(self._bury, status)
 
-        threading.Thread(target=bury, name=f"end of {name}", daemon=True).start()
+        threading.Thread(target=wait, name=f"end of {name}", daemon=True).start()
+
+    def _bury(self, status: int) -> None:
+        self._ended.set_result(status)
+        self.close_input()
 
     @property
     def runs(self) -> bool:
         return not self._ended.done()
+
+    @property
+    def is_over(self) -> bool:
+        """It ended, and there is nothing left to be heard of it."""
+        return self._ended.done() and self._output.is_over and self._errors.is_over
 
     @property
     def last_words(self) -> list[str]:
@@ -114,6 +123,8 @@ class RealProcess:
 
     async def destroy(self) -> None:
         """Nothing of it runs on return."""
+        if self.is_over:
+            return
         self.kill()
         await asyncio.shield(self._ended)
         self._listening.cancel()
@@ -131,10 +142,20 @@ async def start(
         process = _start(arguments, {**os.environ, **environment})
     except OSError as error:
         raise ProcessGone(f"{arguments[0]} could not be started: {error.strerror or error}") from error
+    connecting = asyncio.get_running_loop().create_task(_connected(arguments[0], process, hear))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        # Half connected, it would run on without anybody who ends it.
+        connecting.add_done_callback(lambda done: done.result().kill())
+        raise
+
+
+async def _connected(name: str, process: "subprocess.Popen[bytes]", hear: Hearer | None) -> RealProcess:
     writer = await _writer(cast(IO[bytes], process.stdin))
     output = await _Output.of(cast(IO[bytes], process.stdout))
     errors = await _Output.of(cast(IO[bytes], process.stderr))
-    return RealProcess(arguments[0], process, writer, output, errors, hear)
+    return RealProcess(name, process, writer, output, errors, hear)
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -155,8 +176,22 @@ class _Output:
     async def of(cls, pipe: IO[bytes]) -> Self:
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        transport, _ = await loop.connect_read_pipe(lambda: _ClosedAtItsEnd(reader), pipe)
         return cls(reader, transport)
+
+    @property
+    def runs(self) -> bool:
+        return not self._ended.done()
+
+    @property
+    def is_over(self) -> bool:
+        return self.transport.is_closing()
+
+
+class _ClosedAtItsEnd(asyncio.StreamReaderProtocol):
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
 
 
 async def _writer(pipe: IO[bytes]) -> asyncio.StreamWriter:
