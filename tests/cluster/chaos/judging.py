@@ -60,8 +60,8 @@ def _lives(lives: Sequence[LifeTold]) -> list[str]:
 
 
 def _is_complaint(line: str) -> bool:
-    """Warnings are for people: that a peer is gone, a lease lost. An error is something that no kill, pause or
-    restart of nodes may bring about."""
+    """Warnings are for people: that a peer is gone, a lease lost. An error is what no kill, pause or restart
+    of nodes may bring about."""
     words = line.split(maxsplit=2)
     return "Traceback" in line or (len(words) > 1 and words[1] == "error")
 

@@ -50,7 +50,7 @@ def whole_run(nodes: Nodes, load: Load, faults: list[Fault], folder: Path, say: 
     with ExitStack() as stack:
         cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
         stack.callback(cluster.shutdown)
-        _create_schema(nodes, cluster.connect())
+        create_schema(nodes, cluster.connect())
         clients = start_clients(nodes, load, folder, stack)
         time.sleep(load.warm_up)
         try:
@@ -60,20 +60,24 @@ def whole_run(nodes: Nodes, load: Load, faults: list[Fault], folder: Path, say: 
             record.failures.append(str(failure))
         finally:
             record.failures += stop_clients(clients)
-    _collect(record, folder)
+    collect(record, folder)
     if not record.failures:
         say("waiting for rest")
-        _at_rest(nodes, record, say)
+        look_at_rest(nodes, record, say)
     say("stopping")
     nodes.stop()
-    record.lives = [
-        LifeTold(one.node, one.process.poll(), one.killed, one.asked_to_stop, one.log_lines())
-        for one in nodes.lives
-    ]
+    record.lives = lives_of(nodes)
     return record
 
 
-def _create_schema(nodes: Nodes, session: Session) -> None:
+def lives_of(nodes: Nodes) -> list[LifeTold]:
+    return [
+        LifeTold(one.node, one.process.poll(), one.killed, one.asked_to_stop, one.log_lines())
+        for one in nodes.lives
+    ]
+
+
+def create_schema(nodes: Nodes, session: Session) -> None:
     for text in schema.statements(min(3, len(nodes.all))):
         session.execute(text)
     for view in schema.VIEWS:
@@ -156,7 +160,7 @@ def stop_clients(clients: "list[subprocess.Popen[str]]") -> list[str]:
     return found
 
 
-def _collect(record: Record, folder: Path) -> None:
+def collect(record: Record, folder: Path) -> None:
     record.history = History.merged(path.read_bytes() for path in sorted(folder.glob("c*.history.jsonl")))
     for path in sorted(folder.glob("c*.troubles.jsonl")):
         record.troubles += [
@@ -183,7 +187,7 @@ def wait_until_at_rest(nodes: Nodes, seconds: float = _REST_SECONDS) -> float:
         raise AssertionError(f"no rest within {seconds:.0f} s; dead: {missing}; {now.lagging}") from None
 
 
-def _at_rest(nodes: Nodes, record: Record, say: Say) -> None:
+def look_at_rest(nodes: Nodes, record: Record, say: Say) -> None:
     """What each node tells then, asked for a majority, for all, and for any."""
     try:
         say(f"at rest after {wait_until_at_rest(nodes):.1f} s")
