@@ -1,10 +1,11 @@
 """A cluster of three processes that are killed, paused and stopped while drivers write to it.
 
-Runs are short here, their seeds fixed. `python -m tests.cluster.chaos` hunts for as long as one likes; its runs
-are the same. A run that fails leaves its record in a folder that the failure names.
+Runs are short here, their seeds fixed. `python -m tests.cluster.chaos` hunts for as long as one likes; its
+runs are the same. A run that fails leaves its record in a folder that the failure names.
 """
 
 import copy
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -117,7 +118,7 @@ def longest_silence(record: Record) -> float:
             for one in record.history.operations
             if one.key.startswith(f"{table}/") and one.ended is not None and one.may_have_written
         )
-        longest = max([longest, *((b - a) / 1e9 for a, b in zip(ends, ends[1:], strict=False))])
+        longest = max([longest, *((b - a) / 1e9 for a, b in itertools.pairwise(ends))])
     return longest
 
 
@@ -166,18 +167,16 @@ TABLE = "close.registers"
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("chaos")
-    with metadata_store("etcd" if etcd_program() else "sqlite", folder) as metadata:
-        with Nodes(folder, metadata, lease_seconds=LEASE) as nodes:
-            nodes.start()
-            cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
-            session = cluster.connect()
-            session.execute(
-                "CREATE KEYSPACE close WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}"
-            )
-            session.execute(f"CREATE TABLE {TABLE} (k text PRIMARY KEY, v bigint)")
-            cluster.shutdown()
-            yield nodes
-            assert nodes.stop() == [0, 0, 0]
+    with ExitStack() as stack:
+        metadata = stack.enter_context(metadata_store("etcd" if etcd_program() else "sqlite", folder))
+        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE))
+        nodes.start()
+        with session_without(nodes) as session:
+            replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
+            session.execute(f"CREATE KEYSPACE close WITH replication = {replication}", timeout=30)
+            session.execute(f"CREATE TABLE {TABLE} (k text PRIMARY KEY, v bigint)", timeout=30)
+        yield nodes
+        assert nodes.stop() == [0, 0, 0]
 
 
 @contextmanager
@@ -198,7 +197,8 @@ def until_written(session: Session, key: str, value: int, seconds: float = 60.0)
         try:
             session.execute(statement, (key, value))
         except (*REFUSALS, *LOST) as error:
-            assert time.monotonic() - began < seconds, f"{key} cannot be written: {error}"
+            if time.monotonic() - began > seconds:
+                raise AssertionError(f"{key} cannot be written") from error
             time.sleep(0.05)
         else:
             return time.monotonic() - began

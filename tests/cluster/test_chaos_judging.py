@@ -1,4 +1,4 @@
-"""That the judgement of chaos runs finds what it is for: each violation is planted in a record that is right."""
+"""That judging chaos runs finds what it is for: each violation is planted in a record that is right."""
 
 import copy
 from collections.abc import Callable

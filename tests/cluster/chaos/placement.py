@@ -1,5 +1,7 @@
-"""Who lives and where tablets are, by the word of the metadata store. It is read from outside: nodes may be down,
-paused or wrong."""
+"""Who lives and where tablets are, by the word of the metadata store.
+
+It is read from outside: nodes may be down, paused or wrong.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

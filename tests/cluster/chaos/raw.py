@@ -1,8 +1,8 @@
 """A client that shows each answer as it came: one connection, no policies, no tries of its own.
 
-What drivers do cleverly (look for another node, reconnect, give up on time) would hide what one node said over
-a connection that was open all the time. Statements can be sent to a process that does not run: they lie in its
-socket, and are the first that it sees when it wakes.
+What drivers do cleverly (look for another node, reconnect, give up on time) would hide what one node said
+over a connection that was open all the time. Statements can be sent to a process that does not run: they lie
+in its socket, and are the first that it sees when it wakes.
 """
 
 import socket
