@@ -51,16 +51,16 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @contextmanager
-def metadata_store(kind: str, folder: Path) -> Iterator[str]:
+def metadata_store(kind: str, folder: Path) -> Iterator[tuple[str, EtcdServer | None]]:
     if kind == "sqlite":
-        yield f"sqlite:{folder}/meta.sqlite"
+        yield f"sqlite:{folder}/meta.sqlite", None
         return
     if etcd_program() is None:
         pytest.skip("there is no etcd: ./run setup fetches it where apt-get can")
     etcd = EtcdServer()
     try:
         etcd.wait_until_healthy()
-        yield f"etcd:{etcd.endpoint}"
+        yield f"etcd:{etcd.endpoint}", etcd
     finally:
         etcd.close()
 
@@ -78,12 +78,13 @@ def check(record: Record, folder: Path) -> None:
     assert verdict.undecided <= 2
 
 
-def chaos(kind: str, folder: Path, seed: int, faults: list[Fault]) -> Record:
-    with (
-        metadata_store(kind, folder) as metadata,
-        Nodes(folder, metadata, lease_seconds=LEASE, options=("--memtable-mb", "1")) as nodes,
-    ):
-        return whole_run(nodes, Load(seed), faults, folder / "clients", print)
+def chaos(kind: str, folder: Path, seed: int, faults: list[Fault], *, each_alone: bool = False) -> Record:
+    with ExitStack() as stack:
+        metadata, store = stack.enter_context(metadata_store(kind, folder))
+        small = ("--memtable-mb", "1")
+        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE, options=small))
+        clients = folder / "clients"
+        return whole_run(nodes, Load(seed), faults, clients, print, store=store, each_alone=each_alone)
 
 
 def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
@@ -106,7 +107,8 @@ def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(1, 11))
 @pytest.mark.parametrize("kind", ["etcd", "sqlite"])
 def test_whatever_befalls_it(kind: str, seed: int, tmp_path: Path) -> None:
-    check(chaos(kind, tmp_path, seed, drawn(seed, 60, 3, LEASE)), tmp_path / "record")
+    faults = drawn(seed, 60, 3, LEASE, with_store=kind == "etcd")
+    check(chaos(kind, tmp_path, seed, faults, each_alone=True), tmp_path / "record")
 
 
 def longest_silence(record: Record) -> float:
@@ -136,7 +138,7 @@ def lose_something(record: Record) -> None:
 
 def test_nodes_stop_one_after_the_other_while_clients_go_on(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        metadata = stack.enter_context(metadata_store("etcd", tmp_path))
+        metadata, _ = stack.enter_context(metadata_store("etcd", tmp_path))
         nodes = stack.enter_context(Nodes(tmp_path, metadata, lease_seconds=LEASE))
         nodes.start()
         cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
@@ -168,7 +170,8 @@ TABLE = "close.registers"
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("chaos")
     with ExitStack() as stack:
-        metadata = stack.enter_context(metadata_store("etcd" if etcd_program() else "sqlite", folder))
+        kind = "etcd" if etcd_program() else "sqlite"
+        metadata, _ = stack.enter_context(metadata_store(kind, folder))
         nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE))
         nodes.start()
         with session_without(nodes) as session:

@@ -9,7 +9,7 @@ import pytest
 from belvedere.sim.checkers.history import History, Kind, Operation, Outcome
 from tests.cluster.chaos import schema
 from tests.cluster.chaos.judging import judged
-from tests.cluster.chaos.nemesis import ALL, ONE, drawn
+from tests.cluster.chaos.nemesis import ALL, ONE, STORE, drawn
 from tests.cluster.chaos.recording import Contents, LifeTold, Record, Trouble
 
 PLAIN, CONDITIONAL = "registers/0.1", "conditional/0.1"
@@ -220,10 +220,11 @@ def test_a_planted_violation_is_found(plant: Callable[[Record], None], tmp_path:
 
 
 def test_the_nemesis_is_drawn_from_its_seed() -> None:
-    plans = [drawn(seed, 60, 3, 2.0) for seed in range(20)]
-    assert plans == [drawn(seed, 60, 3, 2.0) for seed in range(20)]
-    assert {fault.kind for plan in plans for fault in plan} == ONE.keys() | ALL.keys()
+    plans = [drawn(seed, 60, 3, 2.0, with_store=True) for seed in range(20)]
+    assert plans == [drawn(seed, 60, 3, 2.0, with_store=True) for seed in range(20)]
+    assert {fault.kind for plan in plans for fault in plan} == ONE.keys() | ALL.keys() | STORE.keys()
+    assert not [fault for seed in range(20) for fault in drawn(seed, 60, 3, 2.0) if fault.kind in STORE]
     assert {fault.node for plan in plans for fault in plan} == {0, 1, 2, 3}
     for plan in plans:
         assert 60 <= sum(fault.lasts + fault.calm for fault in plan) < 75
-        assert all((fault.node == 0) == (fault.kind in ALL) for fault in plan)
+        assert all((fault.node == 0) == (fault.kind not in ONE) for fault in plan)

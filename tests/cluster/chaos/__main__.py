@@ -34,11 +34,18 @@ def hunt_once(seed: int, seconds: float, arguments: argparse.Namespace, folder: 
             lease_seconds=arguments.lease_seconds,
             options=("--memtable-mb", "1"),
         ) as nodes:
-            faults = drawn(seed, seconds, arguments.nodes, arguments.lease_seconds)
+            lease = arguments.lease_seconds
+            faults = drawn(seed, seconds, arguments.nodes, lease, with_store=etcd is not None)
             load = Load(seed, arguments.processes, arguments.threads)
             (folder / "run.json").write_text(described(load, faults, nodes))
             record = whole_run(
-                nodes, load, faults, folder / "clients", lambda text: print(f"  {text}", flush=True)
+                nodes,
+                load,
+                faults,
+                folder / "clients",
+                lambda text: print(f"  {text}", flush=True),
+                store=etcd,
+                each_alone=arguments.nodes > 1,
             )
     finally:
         if etcd is not None:

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.cluster.chaos.nodes import Nodes
+from tests.meta.etcd_server import EtcdServer
 
 #: What one node may suffer, and how often. `nap` is shorter than a lease, `sleep` longer.
 ONE = {"kill": 5, "sleep": 4, "nap": 1, "stop": 1}
 #: What all may suffer at once.
 ALL = {"kill all": 3, "sleep all": 1}
+#: What the metadata store may suffer, if it is a process of its own.
+STORE = {"pause store": 1, "kill store": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     kind: str
-    #: Which node; 0: all of them.
+    #: Which node; 0: not one of them, but all, or the metadata store.
     node: int
     #: From its beginning until it is undone, and from then until the next one, in seconds.
     lasts: float
@@ -27,14 +30,16 @@ class Fault:
         return f"{self.kind}{whom} for {self.lasts:.1f} s, then {self.calm:.1f} s of calm"
 
 
-def drawn(seed: int, seconds: float, nodes: int, lease_seconds: float) -> list[Fault]:
+def drawn(
+    seed: int, seconds: float, nodes: int, lease_seconds: float, *, with_store: bool = False
+) -> list[Fault]:
     """Faults for about so long."""
     draw = random.Random(f"nemesis {seed}")
     faults: list[Fault] = []
     left = seconds
     while left > 0:
-        everybody = bool(faults) and draw.random() < 0.2
-        kinds = ALL if everybody else ONE
+        everybody = bool(faults) and draw.random() < 0.25
+        kinds = (ALL | STORE if with_store else ALL) if everybody else ONE
         kind = draw.choices(list(kinds), list(kinds.values()))[0]
         lasts = _lasting(draw, kind, lease_seconds)
         # Often too short for the node to catch up before the next one suffers.
@@ -46,8 +51,10 @@ def drawn(seed: int, seconds: float, nodes: int, lease_seconds: float) -> list[F
 
 def _lasting(draw: random.Random, kind: str, lease_seconds: float) -> float:
     match kind:
-        case "nap":
+        case "nap" | "kill store":
             return draw.uniform(0.2, 0.7) * lease_seconds
+        case "pause store":
+            return draw.uniform(0.3, 2.5) * lease_seconds
         case "sleep" | "sleep all":
             return draw.uniform(1.2, 2.5) * lease_seconds
         case _ if draw.random() < 0.5:
@@ -57,26 +64,45 @@ def _lasting(draw: random.Random, kind: str, lease_seconds: float) -> float:
             return draw.uniform(1.0, 2.5) * lease_seconds
 
 
-def befall(nodes: Nodes, faults: list[Fault], say: Callable[[str], None]) -> list[int]:
-    """One after the other. Returns the exit statuses of those that were asked to stop."""
-    statuses: list[int] = []
+def befall(
+    nodes: Nodes, faults: list[Fault], say: Callable[[str], None], store: EtcdServer | None = None
+) -> None:
+    """One after the other."""
     for fault in faults:
         say(str(fault))
-        suffering = [nodes[fault.node]] if fault.node else nodes.all
+        if fault.kind in STORE:
+            assert store is not None
+            _befall_store(store, fault)
+        else:
+            _befall_nodes(nodes, fault)
+        time.sleep(fault.calm)
+
+
+def _befall_nodes(nodes: Nodes, fault: Fault) -> None:
+    suffering = [nodes[fault.node]] if fault.node else nodes.all
+    for node in suffering:
         match fault.kind:
             case "kill" | "kill all":
-                for node in suffering:
-                    node.kill()
+                node.kill()
             case "stop":
-                statuses += [node.stop() for node in suffering]
+                node.stop()
             case _:
-                for node in suffering:
-                    node.pause()
+                node.pause()
+    time.sleep(fault.lasts)
+    if fault.kind in ("kill", "kill all", "stop"):
+        nodes.start()
+    else:
+        for node in suffering:
+            node.resume()
+
+
+def _befall_store(store: EtcdServer, fault: Fault) -> None:
+    if fault.kind == "pause store":
+        store.pause()
         time.sleep(fault.lasts)
-        if fault.kind in ("kill", "kill all", "stop"):
-            nodes.start()
-        else:
-            for node in suffering:
-                node.resume()
-        time.sleep(fault.calm)
-    return statuses
+        store.resume()
+    else:
+        store.kill()
+        time.sleep(fault.lasts)
+        store.start()
+        store.wait_until_healthy()

@@ -25,6 +25,7 @@ from tests.cluster.chaos.nodes import NodeDidNotStart, Nodes, wait_for
 from tests.cluster.chaos.placement import placement
 from tests.cluster.chaos.recording import Contents, LifeTold, Record, Trouble
 from tests.cluster.chaos.work import LOST, REFUSALS
+from tests.meta.etcd_server import EtcdServer
 
 ROOT = Path(__file__).resolve().parents[3]
 Say = Callable[[str], None]
@@ -43,8 +44,17 @@ class Load:
     warm_up: float = 2.0
 
 
-def whole_run(nodes: Nodes, load: Load, faults: list[Fault], folder: Path, say: Say) -> Record:
-    """The nodes are stopped at the end."""
+def whole_run(
+    nodes: Nodes,
+    load: Load,
+    faults: list[Fault],
+    folder: Path,
+    say: Say,
+    *,
+    store: EtcdServer | None = None,
+    each_alone: bool = False,
+) -> Record:
+    """The nodes are stopped at the end. `each_alone`: at rest each one of them alone must have everything."""
     record = Record(History(time.monotonic_ns))
     nodes.start()
     with ExitStack() as stack:
@@ -54,7 +64,7 @@ def whole_run(nodes: Nodes, load: Load, faults: list[Fault], folder: Path, say: 
         clients = start_clients(nodes, load, folder, stack)
         time.sleep(load.warm_up)
         try:
-            befall(nodes, faults, say)
+            befall(nodes, faults, say, store)
             nodes.start()
         except NodeDidNotStart as failure:
             record.failures.append(str(failure))
@@ -64,6 +74,8 @@ def whole_run(nodes: Nodes, load: Load, faults: list[Fault], folder: Path, say: 
     if not record.failures:
         say("waiting for rest")
         look_at_rest(nodes, record, say)
+        if each_alone and not record.failures:
+            _look_at_each_alone(nodes, record, say)
     say("stopping")
     nodes.stop()
     record.lives = lives_of(nodes)
@@ -202,6 +214,26 @@ def look_at_rest(nodes: Nodes, record: Record, say: Say) -> None:
         record.failures.append(f"after the faults: {type(failure).__name__}: {failure}")
 
 
+def _look_at_each_alone(nodes: Nodes, record: Record, say: Say) -> None:
+    """All were in sync, so whoever is left has every acknowledged write, and is told to be the primary."""
+    for node in nodes.all:
+        others = [other for other in nodes.all if other is not node]
+        for other in others:
+            other.kill()
+        cluster = connected([node.host], nodes.port, policy=only(node.host), request_timeout=30)
+        try:
+            contents = _contents(cluster, node.name, "ONE")
+            contents.node += " alone"
+            record.contents.append(contents)
+            nodes.start()
+            say(f"{node.name} was alone; at rest after {wait_until_at_rest(nodes):.1f} s")
+        except (AssertionError, NodeDidNotStart, *REFUSALS, *LOST) as failure:
+            record.failures.append(f"{node.name} alone: {type(failure).__name__}: {failure}")
+            return
+        finally:
+            cluster.shutdown()
+
+
 def _contents(cluster: Cluster, node: str, level: str) -> Contents:
     session = cluster.connect()
 
@@ -234,8 +266,8 @@ def _contents(cluster: Cluster, node: str, level: str) -> Contents:
 
 
 def _patiently(session: Session, statement: SimpleStatement) -> Any:
-    """At rest there is an answer, if perhaps not at once: a connection may still be on its way."""
-    deadline = time.monotonic() + 30
+    """There is an answer, if perhaps not at once: a connection may be on its way, a primary be replaced."""
+    deadline = time.monotonic() + _REST_SECONDS
     while True:
         try:
             return session.execute(statement)
