@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.chaos.run import ROOT
+from tests.cluster.chaos.nodes import ROOT
 
 
 def test_it_works_in_a_small_run(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.cluster.chaos import broken
 from tests.cluster.chaos.judging import Verdict, judged
 from tests.cluster.chaos.nemesis import drawn
 from tests.cluster.chaos.nodes import Nodes
 from tests.cluster.chaos.recording import Record
 from tests.cluster.chaos.run import Load, described, whole_run
+from tests.drivers.server_process import BELVEDERE
 from tests.meta.etcd_server import EtcdServer, etcd_program
 
 
@@ -33,6 +35,7 @@ def hunt_once(seed: int, seconds: float, arguments: argparse.Namespace, folder: 
             count=arguments.nodes,
             lease_seconds=arguments.lease_seconds,
             options=("--memtable-mb", "1"),
+            program=broken.command(arguments.bug) if arguments.bug else BELVEDERE,
         ) as nodes:
             lease = arguments.lease_seconds
             faults = drawn(seed, seconds, arguments.nodes, lease, with_store=etcd is not None)
@@ -81,6 +84,7 @@ def main() -> int:
     parser.add_argument("--lease-seconds", type=float, default=2.0)
     parser.add_argument("--processes", type=int, default=2, help="of clients")
     parser.add_argument("--threads", type=int, default=3, help="clients in each of them")
+    parser.add_argument("--bug", help="a safeguard to do without, by its name in replication_bugs.py")
     parser.add_argument(
         "--folder", type=Path, help="where runs that failed are kept (default: a temporary folder)"
     )

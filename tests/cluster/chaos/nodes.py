@@ -10,12 +10,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from tests.drivers.server_process import BELVEDERE, READY
+
+ROOT = Path(__file__).resolve().parents[3]
 
 #: A node that has to wait for its former lease, on a machine that others use, too.
 _START_SECONDS = 60.0
@@ -48,6 +50,7 @@ class Node:
     port: int
     folder: Path
     options: list[str]
+    program: Sequence[str]
     lives: list[Life] = field(default_factory=list)
 
     @property
@@ -74,10 +77,10 @@ class Node:
     def launch(self) -> None:
         """From the main thread: the process ends with the thread that made it."""
         log = self.folder / f"{self.name}-{len(self.lives) + 1}.log"
-        command = [*_ends_with_us(), *BELVEDERE, "start", "--data", str(self.folder / self.name)]
+        command = [*_ends_with_us(), *self.program, "start", "--data", str(self.folder / self.name)]
         command += ["--node", self.name, "--host", self.host, "--port", str(self.port), *self.options]
         with log.open("w") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT)
         self.lives.append(Life(self.name, log, process))
 
     def wait_until_ready(self) -> None:
@@ -132,7 +135,8 @@ class Nodes:
         *,
         count: int = 3,
         lease_seconds: float = 2.0,
-        options: tuple[str, ...] = (),
+        options: Sequence[str] = (),
+        program: Sequence[str] = BELVEDERE,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -141,7 +145,7 @@ class Nodes:
         self.port, rpc_port = free_ports(count)
         words = ["--rpc-port", str(rpc_port), "--metadata", metadata, "--cluster", "chaos"]
         words += ["--lease-seconds", str(lease_seconds), "--experimental-cluster", *options]
-        self.all = [Node(number, self.port, folder, words) for number in range(1, count + 1)]
+        self.all = [Node(number, self.port, folder, words, program) for number in range(1, count + 1)]
 
     def __enter__(self) -> Self:
         return self

@@ -21,13 +21,12 @@ from tests.cluster.chaos import schema
 from tests.cluster.chaos.client import Settings, connected, only
 from tests.cluster.chaos.judging import view_differences
 from tests.cluster.chaos.nemesis import Fault, befall
-from tests.cluster.chaos.nodes import NodeDidNotStart, Nodes, wait_for
+from tests.cluster.chaos.nodes import ROOT, NodeDidNotStart, Nodes, wait_for
 from tests.cluster.chaos.placement import placement
 from tests.cluster.chaos.recording import Contents, LifeTold, Record, Trouble
 from tests.cluster.chaos.work import LOST, REFUSALS
 from tests.meta.etcd_server import EtcdServer
 
-ROOT = Path(__file__).resolve().parents[3]
 Say = Callable[[str], None]
 
 #: Until everybody has everything again; generous, for machines that others use, too.
