@@ -88,7 +88,7 @@ class Backup:
         fresh = self._fresh(message)
         if fresh is None:
             return [Send(self.configuration.primary, self._standing(waits=True))]
-        effects: list[Effect] = [log.append(fresh, apply=False)] if fresh else []
+        effects: list[Effect] = [log.append(fresh)] if fresh else []
         agreed = message.records[-1].position if message.records else message.previous
         effects += log.commit(min(message.committed, agreed))
         effects += self._reads.release(log.committed)

@@ -7,6 +7,7 @@ does so after R and with nothing old in flight (`Membership`). A node that joins
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from belvedere.cluster import members
 from belvedere.cluster.operations import Operations
@@ -20,6 +21,8 @@ from belvedere.runtime.api import Runtime
 #: How long one question may take; asked again until there is an answer or the node is fenced.
 _ATTEMPT = 2.0
 _PAUSE = 0.1
+#: How long the answer to a change of the schema waits.
+PATIENCE = 8.0
 
 #: Answered once the node has applied the revision and nothing older is in flight.
 REACH: Method[int, None] = Method("barrier.reach", int, type(None))
@@ -27,6 +30,12 @@ REACH: Method[int, None] = Method("barrier.reach", int, type(None))
 
 class BarrierTimeout(Exception):
     """Some node has not reached the revision in time. It may any moment: pass the barrier again."""
+
+    def __init__(self, revision: int, waiting: Sequence[Peer]) -> None:
+        names = ", ".join(map(str, waiting)) or "this node"
+        super().__init__(f"revision {revision} has not been reached in time by: {names}")
+        #: Who has not; nobody if it is this node that does not know the revision itself.
+        self.waiting = waiting
 
 
 class Barrier:
@@ -47,8 +56,7 @@ class Barrier:
                 waiting |= dict.fromkeys(members.living(self._metadata.state))
                 await asyncio.gather(*(self._passed_by(peer, revision, waiting) for peer in list(waiting)))
         except TimeoutError:
-            names = ", ".join(str(peer) for peer in waiting) or "this node"
-            raise BarrierTimeout(f"revision {revision} has not been reached in time by: {names}") from None
+            raise BarrierTimeout(revision, list(waiting)) from None
 
     async def _passed_by(self, peer: Peer, revision: int, waiting: dict[Peer, None]) -> None:
         if self._is_this_node(peer):
@@ -76,3 +84,26 @@ class Barrier:
     async def _reach(self, caller: Caller, revision: int) -> None:
         await self._rpc.caught_up(revision)
         await self._operations.none_before(revision)
+
+
+class KnownToAll:
+    """What the answer to a change of the schema waits for: that whichever node the client asks next knows of
+    it. Not forever: a node that cannot be reached must not keep the others from changing tables."""
+
+    def __init__(self, runtime: Runtime, barrier: Barrier, patience: float = PATIENCE) -> None:
+        self._runtime = runtime
+        self._barrier = barrier
+        self._patience = patience
+
+    async def passed(self, revision: int) -> str | None:
+        """What to tell the client if there are nodes that do not know the revision, or None."""
+        try:
+            await self._barrier.wait(revision, self._patience)
+        except BarrierTimeout as error:
+            names = ", ".join(peer.node for peer in error.waiting)
+            self._runtime.log("warning", "schema.not_known_to_all", revision=revision, nodes=names)
+            return (
+                f"The change is made, but after {self._patience:g} s it is not known to all nodes, or older "
+                f"statements still run there: {names or 'this node'}"
+            )
+        return None

@@ -29,13 +29,19 @@ class Level(Enum):
     """How many replicas must be in sync for an operation to begin, and when it is acknowledged."""
 
     ONE = "ONE"
+    TWO = "TWO"
+    THREE = "THREE"
     QUORUM = "QUORUM"
     ALL = "ALL"
 
     def needed(self, replicas: int) -> int:
-        if self is Level.ONE:
-            return 1
+        fixed = _FIXED.get(self)
+        if fixed is not None:
+            return fixed
         return replicas if self is Level.ALL else replicas // 2 + 1
+
+
+_FIXED = {Level.ONE: 1, Level.TWO: 2, Level.THREE: 3}
 
 
 class Configuration(msgspec.Struct, frozen=True, array_like=True):

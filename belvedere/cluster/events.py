@@ -47,10 +47,13 @@ class WriteAsked(Happening, frozen=True):
     epoch: int
     level: Level
     data: bytes
+    #: The record's version is not below this: the data names times that all later ones must be beyond.
+    least: int = 0
 
 
 class ReadAsked(Happening, frozen=True):
-    """`to_write`: what is found may lead to a write of the same request."""
+    """`to_write`: what is found may lead to a write of the same request, so it must be the newest: all that
+    has its place in the log by now is to be seen."""
 
     request: int
     epoch: int
@@ -70,6 +73,7 @@ class Decided(Happening, frozen=True):
 
     request: int
     data: bytes
+    least: int = 0
 
 
 class ProposalRefused(Happening, frozen=True):
@@ -121,11 +125,10 @@ Event = (
 
 
 class AppendToLog(Happening, frozen=True):
-    """And say Durable when they are. `apply`: show them to readers at once."""
+    """And say Durable when they are. Readers do not see them before ApplyUpTo."""
 
     records: tuple[Record, ...]
     committed: Position
-    apply: bool
 
 
 class ApplyUpTo(Happening, frozen=True):

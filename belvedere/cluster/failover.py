@@ -42,11 +42,15 @@ class Elected(msgspec.Struct, frozen=True):
     pass
 
 
+class Deposed(msgspec.Struct, frozen=True):
+    pass
+
+
 class GraceOver(msgspec.Struct, frozen=True):
     """Nodes had time to start since the election."""
 
 
-Event = Seen | Ended | Elected | GraceOver
+Event = Seen | Ended | Elected | Deposed | GraceOver
 
 
 @dataclass(slots=True)
@@ -69,6 +73,8 @@ class Failover:
                 self._under_way.discard(tablet)
             case Elected():
                 self._elected = True
+            case Deposed():
+                self._elected = False
             case GraceOver():
                 self._grace = False
         return self._decide()

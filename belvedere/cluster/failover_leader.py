@@ -1,7 +1,10 @@
-"""The topology leader on a running node: stands for election, and carries out what `Failover` decides."""
+"""What whoever leads the topology does about dead nodes: carries out what `Failover` decides."""
+
+import asyncio
 
 from belvedere.cluster.configuration import configuration_of, proposal_of
 from belvedere.cluster.failover import (
+    Deposed,
     Elected,
     Ended,
     Event,
@@ -11,49 +14,50 @@ from belvedere.cluster.failover import (
     Reconfigure,
     Seen,
 )
+from belvedere.cluster.topology import OFFICE
 from belvedere.meta import records
-from belvedere.meta.election import Tenure, campaign
-from belvedere.meta.leases import Lease
+from belvedere.meta.election import Tenure
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState, Tablet
-from belvedere.meta.store import Absent, LeaseGone, MetadataError, Unchanged
+from belvedere.meta.store import Absent, MetadataError, Unchanged
 from belvedere.runtime.api import Runtime
 
-OFFICE = "topology"
 #: After a try that came to nothing, in seconds.
 _PAUSE = 0.3
 
 
 class FailoverLeader:
-    """For as long as one lease lasts."""
+    """Looks on from `start` on, and acts while it leads."""
 
-    def __init__(self, runtime: Runtime, node: str, metadata: Metadata, lease: Lease, grace: float) -> None:
+    def __init__(self, runtime: Runtime, metadata: Metadata, grace: float) -> None:
         """`grace`: how long nodes may take to start with the cluster, in seconds."""
         self._runtime = runtime
-        self._node = node
         self._metadata = metadata
-        self._lease = lease
         self._grace = grace
         self._failover = Failover()
         self._tenure: Tenure | None = None
-        self._ended = False
 
-    async def run(self) -> None:
-        """Ends when the lease is gone."""
-        stop = self._metadata.listen(lambda before, after: self._look(after))
+    def start(self) -> None:
+        """Who was seen alive by the time of the election need not be given time to start."""
+        self._metadata.listen(self._on_state)
+        self._look(self._metadata.state)
+
+    def _on_state(self, before: ClusterState, after: ClusterState) -> None:
+        if before.tablet_maps is not after.tablet_maps or before.alive is not after.alive:
+            self._look(after)
+
+    async def lead(self, tenure: Tenure) -> None:
+        """Until cancelled."""
+        self._runtime.sometimes("topology.elected")
+        self._tenure = tenure
+        self._post(Elected())
         try:
-            self._look(self._metadata.state)
-            self._tenure = await campaign(self._runtime, self._metadata, OFFICE, self._node, self._lease)
-            self._runtime.sometimes("topology.elected")
-            self._post(Elected())
-            cancel = self._runtime.call_later(self._grace, lambda: self._post(GraceOver()))
-            await self._lease.lost()
-            cancel()
-        except LeaseGone:
-            return
+            await self._runtime.clock.sleep(self._grace)
+            self._post(GraceOver())
+            await asyncio.get_running_loop().create_future()
         finally:
-            self._ended = True
-            stop()
+            self._tenure = None
+            self._post(Deposed())
 
     def _look(self, state: ClusterState) -> None:
         prefix = records.alive_key("")
@@ -62,8 +66,6 @@ class FailoverLeader:
         self._post(Seen(tuple(placed), alive))
 
     def _post(self, event: Event) -> None:
-        if self._ended:
-            return
         for effect in self._failover.handle(event):
             self._runtime.spawn("topology.reconfigure", self._reconfigure(effect))
 

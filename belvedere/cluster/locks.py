@@ -17,6 +17,10 @@ class KeyLocks:
         else:
             waiting.append(then)
 
+    @property
+    def any_held(self) -> bool:
+        return bool(self._waiting)
+
     def is_held(self, key: bytes) -> bool:
         return key in self._waiting
 

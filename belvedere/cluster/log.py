@@ -30,29 +30,26 @@ class Limits:
 
 
 class Log:
-    """A primary applies what it appends at once, since its next write may have to read it; everybody else
-    applies what is committed."""
+    """Nobody shows readers what is not committed: so nothing that they saw, or that went into a file, is ever
+    taken back."""
 
-    __slots__ = ("tail", "durable", "committed", "applied", "_remembered")
+    __slots__ = ("tail", "durable", "committed", "_remembered")
 
     def __init__(self, tail: Tail, committed: Position, remembered: int) -> None:
         self.tail = tail
         #: What was found at the start was read from disk.
         self.durable = tail.last
         self.committed = committed
-        self.applied = committed
         self._remembered = remembered
 
     @property
     def last(self) -> Position:
         return self.tail.last
 
-    def append(self, records: Sequence[Record], apply: bool) -> AppendToLog:
+    def append(self, records: Sequence[Record]) -> AppendToLog:
         for record in records:
             self.tail.append(record)
-        if apply:
-            self.applied = self.tail.last
-        return AppendToLog(tuple(records), self.committed, apply)
+        return AppendToLog(tuple(records), self.committed)
 
     def written(self, position: Position) -> None:
         self.durable = max(self.durable, min(position, self.tail.last))
@@ -63,15 +60,12 @@ class Log:
             return []
         self.committed = position
         self.tail.forget(position, self._remembered)
-        if position <= self.applied:
-            return []
-        self.applied = position
         return [ApplyUpTo(position)]
 
     def restart(self, position: Position) -> None:
         """With nothing in it: everything up to here came some other way, and is on disk."""
         self.tail = Tail(position)
-        self.durable = self.committed = self.applied = position
+        self.durable = self.committed = position
 
     def cut(self, position: Position) -> CutLog:
         last = self.tail.floor(position)
@@ -79,5 +73,4 @@ class Log:
             raise AssertionError(f"cut to {last}, though {self.committed} was committed")
         self.tail.cut(last)
         self.durable = min(self.durable, last)
-        self.applied = min(self.applied, last)
         return CutLog(last)

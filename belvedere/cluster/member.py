@@ -4,7 +4,7 @@ What starts first ends last. On the way down the office is given back first, the
 this node's own operations, then the lease goes; the metadata store is still open then.
 """
 
-from belvedere.cluster.barrier import Barrier
+from belvedere.cluster.barrier import Barrier, KnownToAll
 from belvedere.cluster.members import Registration
 from belvedere.cluster.membership import LeaseListener, Membership, tell_nobody
 from belvedere.cluster.operations import Operations
@@ -44,6 +44,7 @@ class Member:
             runtime, store, metadata, self.rpc, self.operations, lease_seconds, on_lease
         )
         self.barrier = Barrier(runtime, metadata, self.rpc, self.operations)
+        self.known_to_all = KnownToAll(runtime, self.barrier)
         self.leadership = Leadership(runtime, metadata, self.membership, node, lead)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:

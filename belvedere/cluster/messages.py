@@ -67,6 +67,8 @@ ReplicaMessage = Append | Standing | CutBack | AskTail | TailOf | Stale
 
 class Kind:
     READ = "read"
+    #: A read that only the primary can answer, whatever the level.
+    FRESH = "fresh"
     WRITE = "write"
     #: Reads, decides, and writes or not: nobody gets in between.
     UPDATE = "update"

@@ -13,7 +13,14 @@ from belvedere.cluster.messages import AnyMessage
 from belvedere.model.positions import Position, Record
 
 #: None, or what made it impossible: then nobody can know what the log holds.
-Written = Callable[[Exception | None], None]
+WhenWritten = Callable[[Exception | None], None]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write puts into the log, and the least version that its record may have."""
+
+    data: bytes
+    least: int = 0
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -21,8 +28,8 @@ class Found(msgspec.Struct, frozen=True):
 
     result: bytes
     seen: Position
-    #: Of an update: what it writes; None if it writes nothing.
-    data: bytes | None = None
+    #: Of an update: None if it writes nothing.
+    written: Written | None = None
 
 
 class TabletStore(Protocol):
@@ -31,23 +38,29 @@ class TabletStore(Protocol):
     def has_room(self) -> bool:
         """Whether `append` would be taken now."""
 
-    def append(self, records: tuple[Record, ...], committed: Position, apply: bool, written: Written) -> None:
-        """To the log; call back once on disk. With `apply` readers see it from now on. `committed` is worth
-        keeping, more or less: the next start need not find out so much."""
+    def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
+        """To the log; call back once on disk. Readers do not see it yet. `committed` is worth keeping, more
+        or less: the next start need not find out so much."""
 
     def apply(self, position: Position) -> None:
-        """Show readers what the log holds up to here."""
+        """Show readers what the log holds up to here. It is never taken back."""
 
     def cut(self, position: Position) -> None:
-        """Take everything beyond back, out of the log and out of readers' sight. Needs no sync of its own:
-        what is appended later is on disk later."""
+        """Take everything beyond out of the log; nothing of that was applied. Needs no sync of its own: what
+        is appended later is on disk later."""
 
     async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
         """The newest position in the log that is not beyond `after`, and records that follow it; None if
         the log does not go back so far."""
 
+    def takes_writes(self) -> bool:
+        """Whether what earlier writes have left to do leaves room for more."""
+
     def key_of(self, body: bytes) -> bytes:
-        """What an update is alone with while it reads, decides and writes."""
+        """What an update is alone with while it reads, decides and writes; and what a write changes."""
+
+    def at_once(self, body: bytes) -> Written | None:
+        """What a write puts into the log; None if that follows from what is stored: it is an update then."""
 
     def look_now(self, body: bytes, update: bool) -> Found | None:
         """What a read finds, or an update decides; None if that needs a disk: then `look`."""

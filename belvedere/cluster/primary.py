@@ -23,7 +23,6 @@ from belvedere.cluster.events import (
     Answer,
     Decided,
     Effect,
-    Look,
     Looked,
     Propose,
     ReadAsked,
@@ -148,14 +147,21 @@ class Primary:
         refusal = self._refusal(event.epoch, event.level, now)
         if refusal is not None:
             return [Answer(event.request, refusal)]
-        return self._order(event.request, event.level, event.data, now)
+        return self._order(event.request, event.level, event, now)
 
     def read(self, event: ReadAsked, now: Moment) -> list[Effect]:
         refusal = self._refusal(event.epoch, event.level, now)
         if refusal is not None:
             return [Answer(event.request, refusal)]
-        self._reads.looking[event.request] = event.level
-        return [Look(event.request)]
+        if event.to_write and not self._sees_everything():
+            self._reads.behind.append((self._log.last, event.request, event.level))
+            return []
+        return [self._reads.look(event.request, event.level)]
+
+    def _sees_everything(self) -> bool:
+        """Who reads in order to write must see all writes of the key that were ordered before. No more of
+        them come: the key is held."""
+        return self._log.committed == self._log.last
 
     def _refusal(self, epoch: int, level: Level, now: Moment) -> Outcome | None:
         if self.phase is not Phase.SERVING:
@@ -187,14 +193,15 @@ class Primary:
     def decided(self, event: Decided, now: Moment) -> list[Effect]:
         """Of this reign: what a read under another one has seen may be gone."""
         level = self._reads.looking.pop(event.request, None)
-        return [] if level is None else self._order(event.request, level, event.data, now)
+        return [] if level is None else self._order(event.request, level, event, now)
 
-    def _order(self, request: int, level: Level, data: bytes, now: Moment) -> list[Effect]:
+    def _order(self, request: int, level: Level, wanted: WriteAsked | Decided, now: Moment) -> list[Effect]:
         log = self._log
-        position = Position(self.configuration.epoch, self._next_version(now))
-        record = Record(position, log.last, data)
+        version = max(self._next_version(now), wanted.least)
+        position = Position(self.configuration.epoch, version)
+        record = Record(position, log.last, wanted.data)
         self._writes.append(_Write(position, request, level))
-        effects: list[Effect] = [log.append((record,), apply=True)]
+        effects: list[Effect] = [log.append((record,))]
         effects += self._feeding.spread(record, list(self._followers.values()))
         for follower in self._in_sync():
             self._watch(follower, now)
@@ -228,7 +235,7 @@ class Primary:
                 fresh.append(record)
                 last = record.position
         if fresh:
-            effects.append(log.append(fresh, apply=False))
+            effects.append(log.append(fresh))
         if message.last > log.last:
             effects.append(self._feeding.ask_tail(follower))
         else:
@@ -312,7 +319,7 @@ class Primary:
         if self.phase is not Phase.SERVING:
             return []
         if not self._may_serve(now):
-            if self._writes or self._reads.waiting:
+            if self._writes or self._reads.wait:
                 self._poll_at = now.seconds + _LEASE_POLL
             return []
         effects: list[Effect] = []
@@ -410,6 +417,5 @@ class Primary:
     def check_invariants(self) -> None:
         log = self._log
         assert NOWHERE <= log.tail.base <= log.committed <= log.durable <= log.last
-        assert self.phase is not Phase.SERVING or log.applied == log.last
         positions = [write.position for write in self._writes]
         assert positions == sorted(positions)

@@ -1,7 +1,7 @@
 """Brings operations to the replica that is to carry them out, from whichever node a client asked.
 
 What was certainly not begun is tried again: with newer metadata after StaleEpoch, in a moment after
-NotServing. What may have been begun is never repeated: no answer in time means unknown.
+NotServing. A write that may have been begun is never repeated: no answer in time means unknown.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ from belvedere.runtime.api import Runtime
 
 #: Between tries while a tablet has nobody who serves, in seconds.
 _PAUSE = 0.05
+#: How long one try of a read may take: a read is tried again whatever became of it.
+_READ_TRY = 2.0
 #: Operations under way from one node.
 _MOST = 65_536
 
@@ -49,9 +51,11 @@ class Router:
         patience: float,
     ) -> Outcome:
         """`find` names the tablet in a snapshot of the metadata: each try looks at the newest. What comes
-        back is Done, Unavailable, Overloaded or Unknown; or NotServing, if no try found anybody serving."""
+        back is Done, Unavailable, Overloaded or Unknown; or NotServing, if no try found anybody serving. Of a
+        read, Unknown means only that nobody answered."""
         clock = self._runtime.clock
         until = clock.monotonic() + patience
+        is_read = kind in (Kind.READ, Kind.FRESH)
         refused: Outcome = NotServing("the tablet does not exist")
         while True:
             left = until - clock.monotonic()
@@ -61,12 +65,15 @@ class Router:
             tablet = find(state)
             if tablet is not None:
                 target = self._target(tablet, kind, level)
+                if is_read:
+                    left = min(left, _READ_TRY)
                 outcome = await self._try(target, tablet, kind, level, body, left)
                 if isinstance(outcome, StaleEpoch):
                     refused = NotServing("the tablet's configuration changes")
                     await self._catch_up(outcome.revision, until)
                     continue
-                if not isinstance(outcome, NotServing):
+                again = isinstance(outcome, NotServing)
+                if not again and not (is_read and isinstance(outcome, Unknown)):
                     return outcome
                 refused = outcome
             await clock.sleep(_PAUSE * (1.0 + self._runtime.random.random()))

@@ -22,7 +22,7 @@ from belvedere.cluster.messages import (
     Request,
     Unknown,
 )
-from belvedere.cluster.ports import Found, Opened, TabletStore
+from belvedere.cluster.ports import Found, Opened, TabletStore, Written
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
 from belvedere.cluster.tail import Tail
@@ -149,7 +149,8 @@ class Seat:
 
     def _append(self, effect: events.AppendToLog) -> None:
         last = effect.records[-1].position
-        took_over = not effect.apply and isinstance(self.replica.role, Primary)
+        role = self.replica.role
+        took_over = isinstance(role, Primary) and last.epoch < role.configuration.epoch
         self._runtime.sometimes("replication.took_over_a_longer_log", took_over)
 
         def written(error: Exception | None) -> None:
@@ -158,7 +159,7 @@ class Seat:
             else:
                 self._house.log_broken(error)
 
-        self._store.append(effect.records, effect.committed, effect.apply, written)
+        self._store.append(effect.records, effect.committed, written)
 
     def _written(self, position: Position) -> None:
         if self._closed:
@@ -221,38 +222,43 @@ class Seat:
         asked = self._asked[number] = _Asked(sender, request)
         if len(self._asked) > 2 * self._limits.pending:
             self._reply(number, Overloaded())
-        elif request.kind == Kind.READ:
+        elif request.kind in (Kind.READ, Kind.FRESH):
             self.post(events.ReadAsked(number, request.epoch, request.level))
-        elif not self._store.has_room():
+        elif not self._store.takes_writes() or not self._store.has_room():
             self._reply(number, Overloaded())
         elif request.kind == Kind.UPDATE:
             self._update(number, asked)
         else:
-            self._write(number, request)
+            self._write(number, asked)
 
-    def _write(self, number: int, request: Request) -> None:
-        """Past an update of the same key that has not decided yet."""
-        event = events.WriteAsked(number, request.epoch, request.level, request.body)
-        key = self._store.key_of(request.body)
-        if not self._locks.is_held(key):
-            self.post(event)
-            return
-
-        def turn() -> None:
-            self.post(event)
-            self._locks.release(key)
-
-        self._locks.take(key, turn)
+    def _write(self, number: int, asked: _Asked) -> None:
+        """Not past an update of the same key that has not decided yet."""
+        body = asked.request.body
+        if not self._locks.any_held or not self._locks.is_held(self._store.key_of(body)):
+            written = self._store.at_once(body)
+            if written is not None:
+                self._order(number, asked, written)
+                return
+        self._update(number, asked)
 
     def _update(self, number: int, asked: _Asked) -> None:
-        key = self._store.key_of(asked.request.body)
-        event = events.ReadAsked(number, asked.request.epoch, asked.request.level, to_write=True)
+        request = asked.request
+        key = self._store.key_of(request.body)
 
         def turn() -> None:
             asked.key = key
-            self.post(event)
+            written = self._store.at_once(request.body) if request.kind == Kind.WRITE else None
+            if written is None:
+                self.post(events.ReadAsked(number, request.epoch, request.level, to_write=True))
+            else:
+                self._order(number, asked, written)
+                self._unlock(asked)
 
         self._locks.take(key, turn)
+
+    def _order(self, number: int, asked: _Asked, written: Written) -> None:
+        request = asked.request
+        self.post(events.WriteAsked(number, request.epoch, request.level, written.data, written.least))
 
     def _look(self, effect: events.Look) -> None:
         asked = self._asked[effect.request]
@@ -279,10 +285,10 @@ class Seat:
             # Answered meanwhile: this replica is no longer what it was.
             return
         asked.result = found.result
-        if found.data is None:
+        if found.written is None:
             self.post(events.Looked(number, found.seen))
         else:
-            self.post(events.Decided(number, found.data))
+            self.post(events.Decided(number, found.written.data, found.written.least))
         self._unlock(asked)
 
     def _unlock(self, asked: _Asked) -> None:

@@ -1,10 +1,13 @@
 """What the metadata store says of loads that were committed and are not yet part of their tables everywhere.
 
     loads/<table id>/<load id>    LoadRecord
+    last_load/<table id>          which load was committed last
 
 The record is the load's commit: from then on it becomes part of the table, whatever happens, unless the table
 is truncated or dropped first. With it come staging entries (meta.view_records), so that no view is silent
-about rows that it does not show; work on these begins when the load's own record is gone.
+about rows that it does not show; work on these begins when the load's own record is gone. The name of the
+last load is there to be asserted: by that, whoever removes all loads of a table knows that no other one came
+in between.
 """
 
 from collections.abc import Iterator
@@ -38,6 +41,10 @@ def load_key(table: bytes, load: str) -> str:
     return f"{loads_of(table)}{load}"
 
 
+def last_load_key(table: bytes) -> str:
+    return f"last_load/{table.hex()}"
+
+
 def open_loads(state: ClusterState) -> Iterator[tuple[bytes, str, LoadRecord]]:
     """(table, load, record) of all that were committed and not finished."""
     for key, entry in state.starting_with(LOADS):
@@ -51,14 +58,18 @@ def committing(state: ClusterState, table: Table, load: str, record: LoadRecord)
     if key in state.entries:
         return None
     tablets = {tablet.id: tablet for tablet in state.tablet_maps[table.id].tablets}
-    asserts: list[Assertion] = [Absent(key), as_seen(state, records.keyspace_key(table.keyspace))]
-    updates: list[Update] = [Put(key, records.encode(record))]
+    last = last_load_key(table.id)
+    asserts: list[Assertion] = [Absent(key), as_seen(state, last)]
+    asserts.append(as_seen(state, records.keyspace_key(table.keyspace)))
+    updates: list[Update] = [Put(key, records.encode(record)), Put(last, load.encode())]
     for number in record.tablets:
         tablet = tablets[number]
         bounds = str(tablet.first_token), str(tablet.last_token)
         task = BuildTask("process_staging", table.id.hex(), *bounds)
         asserts.append(as_seen(state, records.tablet_key(table.id, number)))
-        updates.append(Put(view_records.staging_key(table.id, number, load), records.encode(task)))
+        staging = view_records.staging_key(table.id, number, load)
+        asserts.append(Absent(staging))
+        updates.append(Put(staging, records.encode(task)))
     return tuple(asserts), tuple(updates)
 
 

@@ -37,6 +37,9 @@ class Metadata:
         self._catching_up = asyncio.Lock()
         self._contended = asyncio.Lock()
         self._waiters: list[asyncio.Future[None]] = []
+        #: Looks at the store: how many were begun, and the last one that went well.
+        self._looks = 0
+        self._looked = 0
         self.state: ClusterState = states.EMPTY
 
     async def start(self) -> None:
@@ -120,6 +123,14 @@ class Metadata:
             if self.state.revision < revision:
                 await self._store.wait_beyond(self.state.revision)
 
+    async def refresh(self) -> None:
+        """Return once `state` is as new as the store was when this was called. However many wait, one look
+        at the store after another is enough: what each of them needs is one that began after it came."""
+        wanted = self._looks + 1
+        async with self._catching_up:
+            if self._looked < wanted:
+                await self._pull()
+
     async def until(self, condition: Callable[[ClusterState], bool]) -> ClusterState:
         """Return the first state that is seen to fulfil the condition."""
         while not condition(self.state):
@@ -155,14 +166,17 @@ class Metadata:
                 await self._runtime.clock.sleep(0.5)
 
     async def _pull(self) -> None:
+        self._looks += 1
+        look = self._looks
         try:
             changes = await self._store.changes_since(self.state.revision)
         except Compacted:
             self._swap(states.from_loaded(await self._store.load()))
-            return
-        for change in changes:
-            if change.revision > self.state.revision:
-                self._swap(states.advance(self.state, change.revision, change.updates))
+        else:
+            for change in changes:
+                if change.revision > self.state.revision:
+                    self._swap(states.advance(self.state, change.revision, change.updates))
+        self._looked = look
 
     def _swap(self, after: ClusterState) -> None:
         before, self.state = self.state, after

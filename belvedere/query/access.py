@@ -72,6 +72,14 @@ class Admission(Protocol):
     def end(self, revision: int) -> None: ...
 
 
+class SchemaBarrier(Protocol):
+    """How a node makes sure that the others know of a change before its client does. A node that is alone
+    has none."""
+
+    async def passed(self, revision: int) -> str | None:
+        """Return when no node goes by older metadata, or after a while: with what to tell the client."""
+
+
 class DataAccess(Protocol):
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None: ...
     async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...

@@ -4,11 +4,12 @@ A statement is planned against one ClusterState. Prepared statements are planned
 schema change, so that a plan never meets a table it was not made for.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 from uuid import UUID
 
 from belvedere.cql import syntax
@@ -17,13 +18,14 @@ from belvedere.cql.parser import parse_statement
 from belvedere.meta import records
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
-from belvedere.meta.store import Absent, Put, Unchanged
-from belvedere.query.access import Admission, BoundValue, Execution, Plan, ViewKeeper
-from belvedere.query.errors import SyntaxException, Unprepared
+from belvedere.meta.store import Absent, MetadataError, Put, Unchanged
+from belvedere.query.access import Admission, BoundValue, Execution, Plan, SchemaBarrier, ViewKeeper
+from belvedere.query.errors import InvalidRequest, ServerError, SyntaxException, Unprepared
 from belvedere.query.local_access import LocalAccess, tablets_of
 from belvedere.query.modify.batch import plan_batch
 from belvedere.query.options import QueryOptions
 from belvedere.query.procedures import CallPlan, Procedure, Procedures, plan_call
+from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.results import Result, SchemaChange
 from belvedere.query.schema.events import schema_changes
 from belvedere.query.schema.plans import SchemaPlan, plan_schema_statement
@@ -41,6 +43,10 @@ from belvedere.storage.errors import StorageError
 
 #: Prepared statements kept; the longest known go first, and their users prepare again.
 _MAX_PREPARED = 10_000
+#: How long a node looks for a newer schema before it says that something is unknown.
+_LOOK_SECONDS = 2.0
+
+Planned = TypeVar("Planned")
 
 BatchChild = tuple[str | bytes, Sequence[BoundValue]]
 
@@ -89,6 +95,10 @@ class Database:
         self._schema_view: KeyspacesView | None = None
         self._schema_listeners: list[Callable[[SchemaChange], None]] = []
         self._admission: Admission | None = None
+        #: The way to replicated tables; None on a node that is alone.
+        self._cluster: ClusterAccess | None = None
+        #: Passed before a change of the schema is answered.
+        self.barrier: SchemaBarrier | None = None
         local = LocalNode(
             host_id_of(node_id),
             options.cluster_name,
@@ -112,11 +122,20 @@ class Database:
     ) -> Self:
         state = metadata.state
         engine = await StorageEngine.open(
-            runtime, directory, state.tables_by_id, tablets_of(state, options.node), options.storage
+            runtime,
+            directory,
+            state.tables_by_id,
+            tablets_of(state, options.node),
+            options.storage,
+            replicated=options.node is not None,
         )
-        node_id = options.node or await _node_id(runtime, directory)
-        database = cls(runtime, node_id, metadata, engine, options)
-        await database.access.align()
+        try:
+            node_id = options.node or await _node_id(runtime, directory)
+            database = cls(runtime, node_id, metadata, engine, options)
+            await database.access.align()
+        except BaseException:
+            await engine.close()
+            raise
         metadata.listen(database._on_state)
         return database
 
@@ -178,6 +197,14 @@ class Database:
     def admit_by(self, admission: Admission) -> None:
         """Read and write only while this allows it, and tell it what is in flight."""
         self._admission = self.access.admission = admission
+        if self._cluster is not None:
+            self._cluster.admission = admission
+
+    def serve_cluster(self, cluster: ClusterAccess) -> None:
+        """Statements go to the replicas of their tablets from now on, wherever these are."""
+        self._cluster = cluster
+        cluster.keeper = lambda: self.access.keeper
+        cluster.admission = self._admission
 
     def show_server(
         self,
@@ -232,21 +259,51 @@ class Database:
             prepared.schema_version = self._schema_version
         return prepared
 
+    async def _planned(self, plan: Callable[[], Planned]) -> Planned:
+        """What `plan` gives, perhaps by a newer schema than this node had at first."""
+        try:
+            return plan()
+        except InvalidRequest as error:
+            more = self.knows_more(error)
+            if more is None or not await more:
+                raise
+        return plan()
+
+    def knows_more(self, unknown: InvalidRequest) -> Awaitable[bool] | None:
+        """Called in the step in which something was not as a client thinks: whether it might be by the newest
+        schema. None for a node that is alone: it has made all changes itself."""
+        if self.options.node is None:
+            return None
+        return self._knows_more(unknown, self._schema_version)
+
+    async def _knows_more(self, unknown: InvalidRequest, than: int) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self.metadata.refresh()
+        except (TimeoutError, MetadataError) as error:
+            if self._schema_version == than:
+                if self._admission is not None:
+                    self._admission.check()
+                raise ServerError(
+                    f"{unknown.message}, as far as this node knows: it cannot reach the metadata store"
+                ) from error
+        return self._schema_version != than
+
     # --- running ---------------------------------------------------------------------------------------
 
     def execute(self, prepared: PreparedStatement, options: QueryOptions) -> Result | Awaitable[Result]:
         """Answers at once when everything needed is in memory. `result.after` still has to become durable."""
         plan = self.current(prepared).plan
-        result = plan.execute(self._execution(options))
+        result = self._run(plan, options)
         # What is answered within this step is never in flight when somebody looks.
         if self._admission is None or isinstance(result, Result):
             return result
         return self._counted(plan, result)
 
     async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result:
-        plan = self.plan(text, options.keyspace or keyspace)
+        plan = await self._planned(lambda: self.plan(text, options.keyspace or keyspace))
         options.values = options.values_for(plan.bindings)
-        return await self._finished(plan, plan.execute(self._execution(options)))
+        return await self._finished(plan, self._run(plan, options))
 
     async def batch(
         self,
@@ -255,16 +312,17 @@ class Database:
         keyspace: str | None,
         options: QueryOptions,
     ) -> Result:
-        planned = [
-            (self._child_plan(statement, options.keyspace or keyspace), values)
-            for statement, values in children
-        ]
-        plan = plan_batch(planned, kind)
-        return await self._finished(plan, plan.execute(self._execution(options)))
+        name = options.keyspace or keyspace
+
+        def planned() -> Plan:
+            return plan_batch([(self._child_plan(child, name), values) for child, values in children], kind)
+
+        plan = await self._planned(planned)
+        return await self._finished(plan, self._run(plan, options))
 
     async def run(self, plan: Plan, options: QueryOptions) -> Result:
         """Execute and wait until the result may be told to a client."""
-        result = await self._finished(plan, plan.execute(self._execution(options)))
+        result = await self._finished(plan, self._run(plan, options))
         await self.access.durable(result.after)
         return result
 
@@ -276,10 +334,18 @@ class Database:
             raise Unprepared(statement)
         return prepared.plan
 
+    def _run(self, plan: Plan, options: QueryOptions) -> Result | Awaitable[Result]:
+        result = plan.execute(self._execution(options))
+        if self._cluster is None or isinstance(result, Result):
+            return result
+        return self._cluster.insisting(
+            result, lambda: plan.execute(self._execution(options)), options.consistency
+        )
+
     def _execution(self, options: QueryOptions) -> Execution:
         now = options.now_seconds
         return Execution(
-            self.access,
+            self.access if self._cluster is None else self._cluster.at(options.consistency),
             options.values,
             self.runtime.clock.wall_micros() // 1_000_000 if now is None else now,
             options.timestamp,

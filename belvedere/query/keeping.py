@@ -106,7 +106,7 @@ def write_kept_now(
 ) -> int | None:
     """Write a mutation of a table with views if all that it needs to know is in memory, and not too much.
     Nothing can come between the computing and the writing."""
-    if store.truncating or _deletes_many(table, mutation):
+    if store.truncating or deletes_many(table, mutation):
         return None
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
@@ -118,7 +118,7 @@ def write_kept_now(
         known = change.merge
         if change.before is None or change.before != change.after or change.also:
             derive = partial(makers.updates, mutation.token, mutation.key, change)
-    elif real := _real(changes):
+    elif real := real_changes(changes):
         derive = partial(updates_of, makers, mutation, real)
     return engine.write_now(store, mutation, derive, known)
 
@@ -127,12 +127,12 @@ def kept_now(table: Table, store: TabletStore, mutation: Mutation, makers: ViewM
     """The write if all that it needs to know is in memory, and not too much."""
     if not makers:
         return KeptWrite(table, store, mutation, makers)
-    if store.truncating or _deletes_many(table, mutation):
+    if store.truncating or deletes_many(table, mutation):
         return None
     changes = store.changes_now(mutation, ALWAYS)
     if changes is None:
         return None
-    return KeptWrite(table, store, mutation, makers, _real(changes), store.upheavals)
+    return KeptWrite(table, store, mutation, makers, real_changes(changes), store.upheavals)
 
 
 async def kept(
@@ -144,18 +144,18 @@ async def kept(
         return KeptWrite(table, store, mutation, makers)
     await store.truncated()
     slices = None
-    if _deletes_many(table, mutation):
+    if deletes_many(table, mutation):
         slices = await _delete_most(table, store, mutation, makers, write)
     upheavals = store.upheavals
-    changes = _real(await store.changes(mutation, ALWAYS, slices))
+    changes = real_changes(await store.changes(mutation, ALWAYS, slices))
     return KeptWrite(table, store, mutation, makers, changes, upheavals)
 
 
-def _deletes_many(table: Table, mutation: Mutation) -> bool:
+def deletes_many(table: Table, mutation: Mutation) -> bool:
     return bool(mutation.ranges or (mutation.deletion is not None and table.clustering))
 
 
-def _real(changes: Sequence[RowChange]) -> list[RowChange]:
+def real_changes(changes: Sequence[RowChange]) -> list[RowChange]:
     """Those that change something for views. Where files are staged, a view may still show a row as it was
     before those: it hears of the row as it is even if this write leaves that as it was."""
     return [
@@ -193,7 +193,7 @@ async def _delete_most(
             piece = RangeDeletion(start, end, whole.deletion)
             part = Mutation(table.id, mutation.token, mutation.key, [], ranges=[piece])
             upheavals = store.upheavals
-            changes = _real(await store.changes(part, ALWAYS))
+            changes = real_changes(await store.changes(part, ALWAYS))
             if changes:
                 await write(KeptWrite(table, store, part, makers, changes, upheavals))
             start = end if found.more else None

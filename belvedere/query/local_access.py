@@ -18,17 +18,13 @@ from belvedere.model.schema import Table
 from belvedere.query.access import Admission, ViewKeeper
 from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now, write_kept_now
+from belvedere.query.open_tablets import OpenTablets, TabletMaps
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.view_rows import unwrap_partition
-from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError
+from belvedere.runtime.api import Runtime
 from belvedere.storage.engine import StorageEngine
-from belvedere.storage.errors import StorageError
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.tablet import TabletStore
-
-#: Between attempts to open or drop stores when the disk refuses.
-_RETRY_SECONDS = 1.0
 
 
 class _Route:
@@ -57,11 +53,9 @@ class LocalAccess:
         self._metadata = metadata
         self._engine = engine
         self._routes: dict[bytes, _Route] = {}
-        self._aligning = asyncio.Lock()
-        #: The revision of metadata that the open stores and the routes are those of.
-        self._aligned = 0
-        self._follower: TaskHandle | None = None
-        self._closing = False
+        self._tablets = OpenTablets(
+            runtime, metadata, engine, lambda state: tablets_of(state, only_of), self._use
+        )
         self._locks = PartitionLocks()
         #: Held while a table's rows are being removed, or loaded ones become part of it.
         self.changing_tables = asyncio.Lock()
@@ -74,46 +68,26 @@ class LocalAccess:
     # --- the schema's tables as open stores ----------------------------------------------------------
 
     def follow(self) -> None:
-        """The state has changed: definitions count at once, opening and dropping stores comes behind."""
-        self._engine.use_tables(self._metadata.state.tables_by_id)
-        if not self._closing and (self._follower is None or self._follower.done()):
-            self._follower = self._runtime.spawn("access.follow", self._follow())
-
-    async def _follow(self) -> None:
-        while self._aligned < self._metadata.state.revision and not self._closing:
-            try:
-                await self.align()
-            except (DiskError, StorageError) as error:
-                self._runtime.log("warning", "access.align_failed", cause=str(error))
-                await self._runtime.clock.sleep(_RETRY_SECONDS)
+        """The state has changed."""
+        self._tablets.follow()
 
     async def close(self) -> None:
         """The engine may be closed after this."""
-        self._closing = True
-        if self._follower is not None:
-            await self._follower.wait()
+        await self._tablets.close()
 
     async def align(self) -> None:
-        """Open the stores of every tablet that the newest state names, drop those of tables gone."""
-        # A task of its own: who waits for it may be cancelled, and half of it must not be left undone.
-        await self._runtime.spawn("access.align", self._align()).wait()
+        """Open the stores of every tablet that the newest state names, drop those of tablets gone."""
+        await self._tablets.align()
 
-    async def _align(self) -> None:
-        async with self._aligning:
-            state = self._metadata.state
-            if state.revision == self._aligned:
-                return
-            tablet_maps = tablets_of(state, self._only_of)
-            await self._engine.align(state.tables_by_id, tablet_maps)
-            self._routes = {
-                table_id: _Route(tablet_map, [self._engine.store(tablet.id) for tablet in tablet_map.tablets])
-                for table_id, tablet_map in tablet_maps.items()
-                if table_id in state.tables_by_id
-            }
-            # Commit versions follow the wall clock: whatever it does, timestamps go on from where they were.
-            newest = max((store.last_version for store in self._engine.stores.values()), default=0)
-            self._last_timestamp = max(self._last_timestamp, newest)
-            self._aligned = state.revision
+    def _use(self, state: ClusterState, tablet_maps: TabletMaps) -> None:
+        self._routes = {
+            table_id: _Route(tablet_map, [self._engine.store(tablet.id) for tablet in tablet_map.tablets])
+            for table_id, tablet_map in tablet_maps.items()
+            if table_id in state.tables_by_id
+        }
+        # Commit versions follow the wall clock: whatever it does, timestamps go on from where they were.
+        newest = max((store.last_version for store in self._engine.stores.values()), default=0)
+        self._last_timestamp = max(self._last_timestamp, newest)
 
     async def _route(self, table: Table) -> _Route:
         """The table's stores, also if it was created this instant."""
@@ -293,10 +267,14 @@ class LocalAccess:
 
 
 def tablets_of(state: ClusterState, node: str | None) -> Mapping[bytes, TabletMap]:
-    """Of the tables that a node serves; None: of all."""
+    """Those that a node keeps; None: all."""
     if node is None:
         return state.tablet_maps
-    return {table: found for table, found in state.tablet_maps.items() if _is_of(found, node)}
+    kept = {
+        table: TabletMap(tuple(tablet for tablet in found.tablets if node in tablet.replicas))
+        for table, found in state.tablet_maps.items()
+    }
+    return {table: found for table, found in kept.items() if found.tablets}
 
 
 def _is_of(tablet_map: TabletMap | None, node: str | None) -> bool:

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from belvedere.model.rows import Complex, Row
+from belvedere.model.mutations import Mutation
+from belvedere.model.rows import AnyCell, Complex, Row
 from belvedere.model.schema import WRITE_TIMES, Table
 from belvedere.storage.reads import PartitionRows
 
@@ -47,3 +48,27 @@ def unwrap(row: Row, hidden: int) -> Row:
             assert isinstance(own, tuple)
             cells[ordinal] = (cell if isinstance(cell, bytes) else cell[0], *own)
     return Row(row.timestamp, row.ttl, row.expiry, row.live, None, cells)
+
+
+def stamp(update: Mutation, version: int) -> Mutation:
+    """A view update that was made for version 0, for the version that it got (`views.images`): images stand
+    at 2V + 1 above a deletion of everything older, at 2V."""
+    rows = [(key, _stamped(row, version)) for key, row in update.rows]
+    return Mutation(update.table, update.token, update.key, rows)
+
+
+def _stamped(row: Row, version: int) -> Row:
+    assert row.deletion is not None
+    deletion = (row.deletion[0] + 2 * version, version // 1_000_000)
+    timestamp = row.timestamp + 2 * version if row.live else row.timestamp
+    cells = [_stamped_cell(cell, 2 * version) for cell in row.cells]
+    return Row(timestamp, row.ttl, row.expiry, row.live, deletion, cells)
+
+
+def _stamped_cell(cell: AnyCell, by: int) -> AnyCell:
+    if cell is None or isinstance(cell, bytes):
+        return cell
+    if isinstance(cell, Complex):
+        items = {path: (item[0], item[1] + by, *item[2:]) for path, item in cell.items.items()}
+        return Complex(cell.deletion, items)
+    return (cell[0], cell[1] + by, *cell[2:])

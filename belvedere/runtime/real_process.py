@@ -1,13 +1,20 @@
-"""Child processes through asyncio, talked to in lines."""
+"""Child processes, talked to in lines.
+
+They are started by `subprocess`, not by the event loop: uvloop runs Python's hooks of a fork in the child,
+and those let go of what belongs to the parent's other threads. A connection that is shut down there is shut
+down here, too; so Spark, in the process of whoever embeds a node, would lose its session with every child.
+"""
 
 import asyncio
 import collections
 import contextlib
 import os
 import signal
-from asyncio.subprocess import PIPE, Process
+import subprocess
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from subprocess import PIPE
+from typing import IO, Self, cast
 
 from belvedere.runtime.errors import ProcessGone
 
@@ -21,31 +28,41 @@ _LISTENING = 0.2
 
 
 class RealProcess:
-    def __init__(self, name: str, process: Process) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: "subprocess.Popen[bytes]",
+        writer: asyncio.StreamWriter,
+        output: "_Output",
+        errors: "_Output",
+    ) -> None:
+        self.id = process.pid
         self._name = name
-        self._process = process
-        self._input = cast(asyncio.StreamWriter, process.stdin)
-        self._output = cast(asyncio.StreamReader, process.stdout)
+        self._input = writer
+        self._output, self._errors = output, errors
         self._last_words: collections.deque[str] = collections.deque(maxlen=LAST_WORDS)
-        self._listening = asyncio.get_running_loop().create_task(
-            self._keep_last_words(cast(asyncio.StreamReader, process.stderr)), name=f"stderr of {name}"
-        )
+        loop = asyncio.get_running_loop()
+        self._listening = loop.create_task(self._keep_last_words(), name=f"stderr of {name}")
+        self._ended: asyncio.Future[int] = loop.create_future()
 
-    @property
-    def id(self) -> int:
-        return self._process.pid
+        def bury() -> None:
+            status = process.wait()
+            with contextlib.suppress(RuntimeError):  # The loop ended before it.
+                loop.call_soon_threadsafe(self._ended.set_result, status)
+
+        threading.Thread(target=bury, name=f"end of {name}", daemon=True).start()
 
     @property
     def runs(self) -> bool:
-        return self._process.returncode is None
+        return not self._ended.done()
 
     @property
     def last_words(self) -> list[str]:
         return list(self._last_words)
 
-    async def _keep_last_words(self, errors: asyncio.StreamReader) -> None:
+    async def _keep_last_words(self) -> None:
         unfinished = b""
-        while data := await errors.read(1 << 16):
+        while data := await self._errors.reader.read(1 << 16):
             *lines, unfinished = (unfinished + data).split(b"\n")
             for line in lines:
                 self._last_words.append(line[:LONGEST_WORD].decode(errors="replace").rstrip())
@@ -60,7 +77,7 @@ class RealProcess:
 
     async def read_line(self) -> bytes:
         try:
-            line = await self._output.readuntil(b"\n")
+            line = await self._output.reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
             raise self._gone() from error
         return line[:-1]
@@ -74,10 +91,10 @@ class RealProcess:
     def kill(self) -> None:
         # The group outlives its leader as long as somebody is in it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.id, signal.SIGKILL)
 
     async def wait(self) -> int:
-        status = await self._process.wait()
+        status = await asyncio.shield(self._ended)
         # Let its last words arrive; whom it started may still hold the pipe.
         await asyncio.wait([self._listening], timeout=_LISTENING)
         return status
@@ -85,24 +102,50 @@ class RealProcess:
     async def destroy(self) -> None:
         """Nothing of it runs on return."""
         self.kill()
-        await self._process.wait()
+        await asyncio.shield(self._ended)
         self._listening.cancel()
         self.close_input()
-        # Its output would stay open as long as somebody has the other end. There is no public way to say so.
-        cast(Any, self._process)._transport.close()
+        # They would stay open as long as somebody has the other end.
+        self._output.transport.close()
+        self._errors.transport.close()
 
 
 async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            limit=LONGEST_LINE,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        process = _start(arguments, {**os.environ, **environment})
     except OSError as error:
         raise ProcessGone(f"{arguments[0]} could not be started: {error.strerror or error}") from error
-    return RealProcess(arguments[0], process)
+    writer = await _writer(cast(IO[bytes], process.stdin))
+    output = await _Output.of(cast(IO[bytes], process.stdout))
+    errors = await _Output.of(cast(IO[bytes], process.stderr))
+    return RealProcess(arguments[0], process, writer, output, errors)
+
+
+def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """In a millisecond, as an event loop would, too."""
+    return subprocess.Popen(
+        arguments, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+    )
+
+
+class _Output:
+    """What it writes."""
+
+    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
+        self.reader = reader
+        self.transport = transport
+
+    @classmethod
+    async def of(cls, pipe: IO[bytes]) -> Self:
+        reader = asyncio.StreamReader(limit=LONGEST_LINE)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        return cls(reader, transport)
+
+
+async def _writer(pipe: IO[bytes]) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    # Nothing is read there; it is this protocol that knows when to wait.
+    unread = asyncio.StreamReader()
+    transport, protocol = await loop.connect_write_pipe(lambda: asyncio.StreamReaderProtocol(unread), pipe)
+    return asyncio.StreamWriter(transport, protocol, None, loop)

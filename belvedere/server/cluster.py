@@ -12,6 +12,8 @@ from uuid import UUID
 import msgspec
 
 from belvedere.cluster import members
+from belvedere.cluster.duties import Duties
+from belvedere.cluster.failover_leader import FailoverLeader
 from belvedere.cluster.member import Member
 from belvedere.cluster.members import NodeRefused, Registration
 from belvedere.meta.metadata import Metadata
@@ -130,6 +132,7 @@ class ClusterSide:
         data: str,
         settings: ClusterSettings,
         member: Member,
+        duties: Duties,
         directory: DirectoryRecord,
     ) -> None:
         self._runtime = runtime
@@ -137,6 +140,8 @@ class ClusterSide:
         self._settings = settings
         self._directory = directory
         self.member = member
+        self.duties = duties
+        self.incarnation = 0
 
     @classmethod
     async def join(
@@ -154,6 +159,7 @@ class ClusterSide:
         async def on_lease(lease: int) -> None:
             await sides[0]._note(lease=lease)
 
+        duties = Duties(FailoverLeader(runtime, metadata, settings.lease_seconds))
         member = Member(
             runtime,
             settings.cluster,
@@ -161,9 +167,10 @@ class ClusterSide:
             store,
             metadata,
             lease_seconds=settings.lease_seconds,
+            lead=duties.lead,
             on_lease=on_lease,
         )
-        sides.append(side := cls(runtime, data, settings, member, directory))
+        sides.append(side := cls(runtime, data, settings, member, duties, directory))
         try:
             await side._join(metadata)
         except BaseException:
@@ -189,7 +196,8 @@ class ClusterSide:
             alone=not settings.experimental,
         )
         # Whoever wrote the directory is dead: we hold its lock.
-        await self.member.join(registration, self._directory.lease)
+        self.duties.failover.start()
+        self.incarnation = await self.member.join(registration, self._directory.lease)
         cluster = members.cluster_of(metadata.state)
         assert cluster is not None
         await self._note(cluster_id=cluster.id)

@@ -14,7 +14,7 @@ from belvedere.query.errors import WriteTimeout
 from belvedere.runtime.api import Connection, Runtime
 from belvedere.server import protocol as wire
 from belvedere.server.connection_api import ServedDatabase, ServerSettings
-from belvedere.server.connection_requests import Answer, Conversation, ResultMetadata, Waiting
+from belvedere.server.connection_requests import Answer, Conversation, Later, ResultMetadata, Waiting
 from belvedere.server.envelope import Envelope, EnvelopeDecoder
 from belvedere.server.events import EventHub
 from belvedere.server.frames import encode_segments
@@ -52,7 +52,7 @@ class CqlConnection:
         self._conversation = Conversation(
             owner.runtime, owner.database, settings, owner.events, owner.metadata, self
         )
-        self._handle: Callable[[int, int, int, bytes], Answer | Waiting] = self._conversation.handle
+        self._handle: Callable[[int, int, int, bytes], Answer | Waiting | Later] = self._conversation.handle
         self._connection: Connection | None = None
         self._backlog: deque[Envelope] = deque()
         self._out: list[bytes] = []
@@ -190,7 +190,7 @@ class CqlConnection:
                     held.append((after, frame))
                 self._load += len(frame)
             else:
-                assert isinstance(answer, Waiting)
+                assert isinstance(answer, Waiting | Later)
                 self._run(answer, len(body))
             if self._load >= self._max_bytes or self._running + len(held) >= self._max_in_flight:
                 break
@@ -215,16 +215,16 @@ class CqlConnection:
                 self._decoder.use_segments(conversation.compress_segments)
         self._backlog.extend(self._decoder.feed(b""))
 
-    def _run(self, waiting: Waiting, size: int) -> None:
+    def _run(self, waiting: Waiting | Later, size: int) -> None:
         """Wait for a result in a task of its own, charged with its request and the answer to be expected."""
         charge = size + self._expected_answer
         self._running += 1
         self._load += charge
         self._runtime.spawn("cql.request", self._wait_for(waiting, charge))
 
-    async def _wait_for(self, waiting: Waiting, charge: int) -> None:
+    async def _wait_for(self, waiting: Waiting | Later, charge: int) -> None:
         try:
-            answer = self._conversation.finished(waiting, await waiting.work)
+            answer = await self._conversation.awaited(waiting)
         except Exception as error:
             answer = self._conversation.failed(waiting.stream, error)
         self._running -= 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from belvedere.cql.syntax import BatchKind
 from belvedere.query.access import BoundValue
+from belvedere.query.errors import InvalidRequest
 from belvedere.query.options import QueryOptions
 from belvedere.query.results import Result, SchemaChange
 from belvedere.server.envelope import MAX_FRAME, MEBIBYTE
@@ -23,6 +24,9 @@ class ServedDatabase(Protocol):
     def prepare(self, text: str, keyspace: str | None) -> "PreparedStatement": ...
     def prepared(self, statement_id: bytes, /) -> "PreparedStatement | None": ...
     def execute(self, prepared: "PreparedStatement", options: QueryOptions) -> Result | Awaitable[Result]: ...
+    def knows_more(self, unknown: InvalidRequest, /) -> Awaitable[bool] | None:
+        """After an InvalidRequest of `prepare` or `prepared`: whether they may know better now."""
+
     async def query(self, text: str, keyspace: str | None, options: QueryOptions) -> Result: ...
     async def batch(
         self,

@@ -4,7 +4,8 @@
 lives here: version, keyspace, whether the client has introduced itself, what was negotiated.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,17 @@ class Waiting:
 Answer = tuple[bytes, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A request that could not even be begun yet."""
+
+    stream: int
+    answer: Awaitable[Answer]
+
+
+Again = Callable[[], Answer | Waiting | Later]
+
+
 class ResultMetadata:
     """Metadata bytes of prepared statements' results, shared by all connections of a server."""
 
@@ -135,7 +147,7 @@ class Conversation:
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def handle(self, flags: int, stream: int, opcode: int, body: bytes) -> Answer | Waiting:
+    def handle(self, flags: int, stream: int, opcode: int, body: bytes) -> Answer | Waiting | Later:
         """Never raises: whatever goes wrong is the answer."""
         try:
             if flags & wire.FLAG_COMPRESSED:
@@ -156,6 +168,11 @@ class Conversation:
             self._runtime.log("warning", "request.failed", error=error)
         version = self.version or HIGHEST_VERSION
         return self._envelope(stream, wire.ERROR, error_body(told, version)), 0
+
+    async def awaited(self, waiting: Waiting | Later) -> Answer:
+        if isinstance(waiting, Later):
+            return await waiting.answer
+        return self.finished(waiting, await waiting.work)
 
     def finished(self, waiting: Waiting, result: Result) -> Answer:
         """The answer to a request that had to wait."""
@@ -184,14 +201,14 @@ class Conversation:
             raise ProtocolError("Unexpected message AUTH_RESPONSE, the server did not ask for authentication")
         return request
 
-    def _handle_request(self, stream: int, request: Request) -> Answer | Waiting:
+    def _handle_request(self, stream: int, request: Request) -> Answer | Waiting | Later:
         match request:
             case Query(text, options, skip_metadata):
                 return Waiting(stream, self._database.query(text, self.keyspace, options), skip_metadata)
             case Execute():
                 return self._execute(stream, request)
             case Prepare():
-                return self._prepare(stream, request), 0
+                return self._prepare(stream, request)
             case Batch(kind, children, options):
                 work = self._database.batch(_BATCH_KINDS[kind], children, self.keyspace, options)
                 return Waiting(stream, work, False)
@@ -223,8 +240,27 @@ class Conversation:
         self.client_options = options
         self.started = True
 
-    def _prepare(self, stream: int, request: Prepare) -> bytes:
-        prepared = self._database.prepare(request.text, request.keyspace or self.keyspace)
+    def _prepare(self, stream: int, request: Prepare) -> Answer | Later:
+        try:
+            prepared = self._database.prepare(request.text, request.keyspace or self.keyspace)
+        except InvalidRequest as error:
+            return self._perhaps_later(stream, error, lambda: self._prepare(stream, request))
+        return self._prepared(stream, prepared), 0
+
+    def _perhaps_later(self, stream: int, error: InvalidRequest, again: Again) -> Later:
+        """Once more, if by a newer schema the statement can be planned."""
+        more = self._database.knows_more(error)
+        if more is None:
+            raise error
+        return Later(stream, self._again(more, error, again))
+
+    async def _again(self, more: Awaitable[bool], error: InvalidRequest, again: Again) -> Answer:
+        if not await more:
+            raise error
+        answer = again()
+        return answer if isinstance(answer, tuple) else await self.awaited(answer)
+
+    def _prepared(self, stream: int, prepared: "PreparedStatement") -> bytes:
         plan = prepared.plan
         self._metadata.note_given(prepared.id, prepared.result_metadata_id)
         body = prepared_body(
@@ -237,9 +273,12 @@ class Conversation:
         )
         return self._envelope(stream, wire.RESULT, body)
 
-    def _execute(self, stream: int, request: Execute) -> Answer | Waiting:
+    def _execute(self, stream: int, request: Execute) -> Answer | Waiting | Later:
         database = self._database
-        prepared = database.prepared(request.id)
+        try:
+            prepared = database.prepared(request.id)
+        except InvalidRequest as error:
+            return self._perhaps_later(stream, error, lambda: self._execute(stream, request))
         if prepared is None:
             raise Unprepared(request.id)
         options = request.options

@@ -19,7 +19,9 @@ from belvedere.server.cql_server import CqlServer
 from belvedere.server.load_procedures import load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
+from belvedere.server.replication import Replication
 from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
+from belvedere.views.cluster_views import ClusterViews
 from belvedere.views.service import Views
 
 
@@ -35,7 +37,7 @@ class Node:
         runtime: Runtime,
         data: str,
         database: Database,
-        views: Views,
+        views: Views | ClusterViews,
         settings: PipelineSettings,
         started: AsyncExitStack,
         cluster: ClusterSide | None = None,
@@ -74,11 +76,17 @@ class Node:
             started.push_async_callback(lock.release)
             metadata, side = await _metadata(runtime, data, cluster, started)
             database = await _database(runtime, data, metadata, options, side, started)
-            pipeline = await NodePipeline.open(runtime, database, data, settings)
-            started.push_async_callback(pipeline.stop)
-            views = await Views.start(runtime, database, pipeline.work, settings.inline_rows)
-            started.push_async_callback(views.stop)
-            for procedure in (*view_procedures(database, views), *load_procedures(database, pipeline)):
+            views: Views | ClusterViews
+            if side is not None:
+                views = _replicated(runtime, database, side, started)
+            else:
+                pipeline = await NodePipeline.open(runtime, database, data, settings)
+                started.push_async_callback(pipeline.stop)
+                views = await Views.start(runtime, database, pipeline.work, settings.inline_rows)
+                started.push_async_callback(views.stop)
+                for procedure in load_procedures(database, pipeline):
+                    database.offer(procedure)
+            for procedure in view_procedures(database, views):
                 database.offer(procedure)
             return cls(runtime, data, database, views, settings, started.pop_all(), side)
 
@@ -146,10 +154,22 @@ async def _database(
             await side.leave()
         raise
     started.push_async_callback(database.close)
-    if side is not None:
-        started.push_async_callback(side.leave)
-        database.admit_by(side.member.operations)
     return database
+
+
+def _replicated(
+    runtime: Runtime, database: Database, side: ClusterSide, started: AsyncExitStack
+) -> ClusterViews:
+    """The node takes part from now on. It leaves its cluster before its replicas close."""
+    member = side.member
+    database.admit_by(member.operations)
+    database.barrier = member.known_to_all
+    replication = Replication.start(runtime, member, side.incarnation, database)
+    started.push_async_callback(replication.stop)
+    started.push_async_callback(side.leave)
+    views = ClusterViews(runtime, database, replication.access, member.barrier)
+    side.duties.add(views.lead)
+    return views
 
 
 def _as_member(options: DatabaseOptions, cluster: ClusterSettings) -> DatabaseOptions:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from belvedere.cql.errors import CQLSyntaxError
 from belvedere.cql.parser import parse_table_name
@@ -12,7 +12,6 @@ from belvedere.model.types import BIGINT, TEXT
 from belvedere.query.database import Database
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.procedures import Parameter, Perform, Procedure
-from belvedere.views.service import Views
 from belvedere.views.verify import Finding, Report
 
 #: Columns of the result that are counts, in a Report's own names.
@@ -25,7 +24,11 @@ _PARAMETERS = (Parameter("view", TEXT),)
 _RETURNS = (*((name, BIGINT) for name in COUNTS), ("examples", TEXT))
 
 
-def view_procedures(database: Database, views: Views) -> tuple[Procedure, ...]:
+class Proving(Protocol):
+    async def verify(self, view: Table, *, repair: bool = False) -> Report: ...
+
+
+def view_procedures(database: Database, views: Proving) -> tuple[Procedure, ...]:
     def perform(repair: bool) -> Perform:
         async def run(arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
             view = named_view(database.state, arguments[0])

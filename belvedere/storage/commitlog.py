@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 
 from belvedere.runtime.api import Runtime, TaskHandle
+from belvedere.storage.commitlog_read import read_frames
 from belvedere.storage.commitlog_replay import LogReader, log_identity
 from belvedere.storage.commitlog_segments import ClosedSegments, Segment, SegmentSupply
 from belvedere.storage.errors import LogBroken, LogFull, LogUnavailable, MutationTooLarge
@@ -57,7 +58,8 @@ class CommitLog:
         self._policy = policy
         self._answer_at_once = policy is not SyncPolicy.GROUP
         self._segment_bytes = segment_bytes
-        self._largest = segment_bytes // 2
+        #: A frame of more bytes is not taken.
+        self.largest = segment_bytes // 2
         self._id = log_id
         #: Positions up to this one may be acknowledged.
         self.durable = 0
@@ -75,6 +77,8 @@ class CommitLog:
         self.on_segment_closed: Callable[[], None] | None = None
         self._waiters: dict[int, list[DurableCallback]] = {}
         self._idle: asyncio.Future[None] | None = None
+        #: Of the frame that is being replayed: segment and offset.
+        self._replaying = 0, 0
         self._started = False
         self._stopping = False
         self._writer: TaskHandle | None = None
@@ -90,18 +94,23 @@ class CommitLog:
         directory: str,
         policy: SyncPolicy = SyncPolicy.GROUP,
         segment_bytes: int = SEGMENT_BYTES,
+        replicated: bool = False,
     ) -> "CommitLog":
         await runtime.disk.make_directory(directory)
-        log_id = await log_identity(runtime, directory)
+        log_id = await log_identity(runtime, directory, replicated)
         return cls(runtime, directory, policy, segment_bytes, log_id)
 
     async def replay(self) -> AsyncIterator[tuple[int, list[bytes]]]:
         """Every durable frame, oldest first: (position, records). Raises LogCorrupt."""
         reader = LogReader(self._runtime, self._directory, self._id)
         async for segment in reader.segments():
-            self._closed.add(Segment(segment.number, segment.path, None, segment.last))
+            closed = Segment(segment.number, segment.path, None, segment.last)
+            for frame in segment.frames:
+                closed.wrote(frame.number, frame.end - frame.offset)
+            self._closed.add(closed)
             self.durable = self._written = segment.last
             for frame in segment.frames:
+                self._replaying = segment.number, frame.offset
                 yield frame.number, frame.records
         self._supply.next_number = reader.next_segment
 
@@ -142,7 +151,7 @@ class CommitLog:
     def append(self, record: bytes) -> int | None:
         """Take one record and return its position, or None if it must wait for `space`."""
         size = len(record) + 4
-        if (size > self._room or size > self._largest) and not self._roll(size):
+        if (size > self._room or size > self.largest) and not self._roll(size):
             return None
         self._room -= size
         pending: _Pending = self._open  # type: ignore[assignment]
@@ -158,7 +167,7 @@ class CommitLog:
     def append_many(self, records: Sequence[bytes]) -> int | None:
         """Take records that survive a crash all or none: they share one frame."""
         size = sum(map(len, records)) + RECORD_BYTES * len(records)
-        if (size > self._room or size > self._largest) and not self._roll(size):
+        if (size > self._room or size > self.largest) and not self._roll(size):
             return None
         position: int | None = None
         for record in records:
@@ -203,9 +212,9 @@ class CommitLog:
 
     def check_size(self, size: int) -> None:
         """A frame must fit into one segment."""
-        if size > self._largest:
+        if size > self.largest:
             raise MutationTooLarge(
-                f"Mutation of {size} bytes is too large for the maximum size of {self._largest}"
+                f"Mutation of {size} bytes is too large for the maximum size of {self.largest}"
             )
 
     async def space(self, size: int) -> None:
@@ -218,6 +227,37 @@ class CommitLog:
             raise self.broken
         self.check_size(size)
         return size + RECORD_BYTES <= self._room or self._supply.has_spare()
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    @property
+    def written(self) -> int:
+        """Positions up to this one can be read."""
+        return self._written
+
+    @property
+    def newest(self) -> int:
+        """The position of the record that was appended last."""
+        return self._open.number if self._open is not None and self._open.records else self.position - 1
+
+    @property
+    def oldest(self) -> int:
+        """The first position that is still kept."""
+        return next((segment.first for segment in self._segments() if segment.offsets), self._written + 1)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Segment and offset where the next record will be, about; while replaying, those of the frame."""
+        if self._open is None:
+            return self._replaying
+        return self._open.segment.number, self._segment_bytes - self._room
+
+    def _segments(self) -> list[Segment]:
+        return [*self._closed] if self._open is None else [*self._closed, self._open.segment]
+
+    async def read(self, first: int, last: int) -> list[list[bytes]] | None:
+        """The records of these frames, all written; None if some are gone. Raises LogCorrupt, DiskError."""
+        return await read_frames(self._runtime, self._id, self._segments(), first, last)
 
     # --------------------------------------------------------------------------------------- durability
 
@@ -278,6 +318,7 @@ class CommitLog:
                 return
             self._frames_written += 1
             self._bytes_written += len(data)
+            frame.segment.wrote(frame.number, len(data))
             self._done(frame)
 
     async def _next_frame(self) -> _Pending | None:

@@ -91,20 +91,25 @@ class LogReader:
             await file.close()
 
 
-async def log_identity(runtime: Runtime, directory: str) -> bytes:
+async def log_identity(runtime: Runtime, directory: str, replicated: bool) -> bytes:
     path = f"{directory}/{IDENTITY_NAME}"
     disk = runtime.disk
     try:
         identity = msgspec.json.decode(await disk.read(path), type=LogIdentity)
         if identity.format != LOG_FORMAT:
             raise LogCorrupt(f"{path} says format {identity.format}; this version reads format {LOG_FORMAT}")
+        if identity.replicated != replicated:
+            was, wanted = (
+                ("a cluster", "a server alone") if identity.replicated else ("a server alone", "a cluster")
+            )
+            raise LogCorrupt(f"{path} says that this is the log of {was}: it cannot be opened by {wanted}")
         return bytes.fromhex(identity.id)
     except FileMissing:
         if any(segment_number(name) is not None for name in await disk.list(directory)):
             raise LogCorrupt(f"{path} is missing, without it the commit log cannot be read") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise LogCorrupt(f"{path} is damaged: {error}") from error
-    identity = LogIdentity(LOG_FORMAT, runtime.random.bytes(8).hex())
+    identity = LogIdentity(LOG_FORMAT, runtime.random.bytes(8).hex(), replicated)
     await disk.write(f"{path}.new", msgspec.json.encode(identity))
     await disk.rename(f"{path}.new", path)
     await disk.sync_directory(directory)

@@ -1,7 +1,9 @@
 """The commit log's files: one is always reserved ahead, and those that nobody needs go, oldest first."""
 
 import asyncio
+from array import array
 from collections import deque
+from collections.abc import Iterator
 
 from belvedere.runtime.api import AppendFile, Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError, FileMissing
@@ -15,13 +17,30 @@ LAST_RETRY_SECONDS = 5.0
 class Segment:
     """A file of the log. `last` is the last frame number in it, known once it is closed."""
 
-    __slots__ = ("file", "last", "number", "path")
+    __slots__ = ("end", "file", "first", "last", "number", "offsets", "path")
 
     def __init__(self, number: int, path: str, file: AppendFile | None, last: int = 0) -> None:
         self.number = number
         self.path = path
         self.file = file
         self.last = last
+        #: The number of the first frame that was written to it, and where each begins.
+        self.first = 0
+        self.offsets = array("L")
+        self.end = 0
+
+    def wrote(self, frame: int, size: int) -> None:
+        if not self.offsets:
+            self.first = frame
+        self.offsets.append(self.end)
+        self.end += size
+
+    def stretch(self, first: int, last: int) -> tuple[int, int]:
+        """From where to where the frames with these numbers lie, both included."""
+        after = last - self.first + 1
+        return self.offsets[first - self.first], self.offsets[after] if after < len(
+            self.offsets
+        ) else self.end
 
 
 class SegmentSupply:
@@ -150,6 +169,9 @@ class ClosedSegments:
 
     def __len__(self) -> int:
         return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
 
     def add(self, segment: Segment) -> None:
         self._segments.append(segment)

@@ -37,11 +37,13 @@ RECORD_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + 4
 
 
-class LogIdentity(msgspec.Struct):
+class LogIdentity(msgspec.Struct, omit_defaults=True):
     """`log.json`: written once, before the first segment."""
 
     format: int
     id: str
+    #: What the records are: entries of replicated logs (`storage.replica_entries`), or `LogRecord`s.
+    replicated: bool = False
 
 
 class Frame(NamedTuple):

@@ -8,6 +8,7 @@ which of the two manifests a restart will find, and then no file that either may
 import crc32c
 import msgspec
 
+from belvedere.model.positions import Position
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import DiskError, FileMissing
 from belvedere.storage.errors import CommitRefused, CommitUnknown, TabletCorrupt
@@ -43,6 +44,14 @@ class Manifest(msgspec.Struct, frozen=True):
     truncated_version: int = 0
     #: Loads whose files were attached, until nobody can attach them once more.
     attached: tuple[str, ...] = ()
+    #: Of a replicated tablet: the epoch of `flushed_version`.
+    flushed_epoch: int = 0
+    #: Of a replicated tablet: what the commit log has of it up to this position is of a former life.
+    log_floor: int = 0
+
+    @property
+    def flushed(self) -> Position:
+        return Position(self.flushed_epoch, self.flushed_version)
 
     def file_names(self) -> set[str]:
         numbers = [entry.number for entry in self.files]

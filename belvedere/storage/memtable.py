@@ -7,11 +7,13 @@ others insert. The order of partitions is only made when somebody scans or flush
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from belvedere.model.mutations import Mutation, RangeDeletion
+from belvedere.model.positions import Position as RecordPosition
 from belvedere.model.rows import (
     AnyCell,
     Complex,
@@ -144,6 +146,13 @@ class MemPartition(msgspec.Struct, gc=False, eq=False):
             rows[key] = merge_rows(old, row)
 
 
+class Reach(NamedTuple):
+    """How far a replicated tablet's records were applied, and where the commit log has the last of them."""
+
+    position: RecordPosition
+    log: int
+
+
 class Memtable:
     """Frozen memtables are no longer written: any thread may read them."""
 
@@ -154,6 +163,8 @@ class Memtable:
         self.first_position = 0
         self.last_position = 0
         self.last_version = 0
+        #: Of a replicated tablet, once frozen: all records up to there are in here, or in what is older.
+        self.reach: Reach | None = None
         self._order: list[Position] = []
         self._recent: list[Position] = []
 

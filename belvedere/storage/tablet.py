@@ -6,8 +6,9 @@ The changes of its files are those of `TabletCore` (flush), `CompactedTablet` an
 from collections.abc import Callable, Sequence
 
 from belvedere.model.mutations import Mutation
+from belvedere.model.positions import NOWHERE
 from belvedere.model.schema import Table
-from belvedere.runtime.api import Runtime
+from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
 from belvedere.storage import tablet_changes
 from belvedere.storage.errors import CommitRefused
@@ -32,6 +33,8 @@ from belvedere.storage.uninterrupted import to_the_end
 
 
 class TabletStore(AttachingTablet):
+    _removal: TaskHandle | None = None
+
     @classmethod
     async def open(
         cls,
@@ -42,16 +45,20 @@ class TabletStore(AttachingTablet):
         log: Durability,
         cache: SSTableCache,
         memory: MemoryUse,
+        log_floor: int = 0,
     ) -> "TabletStore":
-        """Open from the manifest, or create an empty tablet; its directory is durable on return."""
+        """Open from the manifest, or create an empty tablet, which takes nothing from the commit log up to
+        `log_floor`; its directory is durable on return."""
         store = cls(runtime, directory, table, info, log, cache, memory)
         await runtime.disk.make_directory(directory)
         manifest = await load_manifest(runtime, directory)
         if manifest is None:
-            await commit_manifest(runtime, directory, store._manifest((), 0))
+            store.log_floor = log_floor
+            await commit_manifest(runtime, directory, store._manifest((), NOWHERE))
             return store
         store.last_version = manifest.last_version
-        store.flushed_version = manifest.flushed_version
+        store.flushed = manifest.flushed
+        store.log_floor = manifest.log_floor
         store.truncated_version = manifest.truncated_version
         store._attached = manifest.attached
         await store._files.load(manifest)
@@ -166,20 +173,20 @@ class TabletStore(AttachingTablet):
             self._check_open()
             self.truncating = True
             self.freeze()
-            doomed, version = self._memtables[1:], self.last_version
-            before, self.truncated_version = self.truncated_version, version
+            doomed, written = self._memtables[1:], self.written
+            before, self.truncated_version = self.truncated_version, written.version
             # A load that was attached and then truncated, and is attached again by whoever did not hear of
             # that, comes after the truncation, in all tablets alike.
             attached, self._attached = self._attached, ()
             try:
-                await self._files.commit(self._files.live, [], lambda files: self._manifest(files, version))
+                await self._files.commit(self._files.live, [], lambda files: self._manifest(files, written))
             except CommitRefused:
                 self.truncated_version = before
                 self._attached = attached
                 raise
             finally:
                 self.truncating = False
-            self.flushed_version = version
+            self.flushed = written
             self._forget(doomed)
             self.truncations += 1
 
@@ -195,7 +202,12 @@ class TabletStore(AttachingTablet):
         async with self._changing:
             self._drop_memtables()
             files = self._files.forget()
-        self._runtime.spawn("tablet.drop", self._remove_directory(files, when_gone))
+        self._removal = self._runtime.spawn("tablet.drop", self._remove_directory(files, when_gone))
+
+    async def removed(self) -> None:
+        """Of a dropped tablet: wait until its directory is gone, or could not be removed."""
+        if self._removal is not None:
+            await self._removal.wait()
 
     def _drop_memtables(self) -> None:
         self._memory.frozen += self._active.bytes

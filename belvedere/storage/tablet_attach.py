@@ -72,7 +72,7 @@ class AttachingTablet(CompactedTablet):
                     msgspec.structs.replace(entry, staged="") if entry.number in numbers else entry
                     for entry in named
                 ]
-                return self._manifest(entries, self.flushed_version, left)
+                return self._manifest(entries, self.flushed, left)
 
             await self._files.commit([], [], manifest)
             self._attached = left
@@ -103,9 +103,7 @@ class AttachingTablet(CompactedTablet):
 
     async def _make_durable(self, change: FileChange, load: str) -> None:
         attached = (*self._attached, load) if load else self._attached
-        await self._files.make_durable(
-            change, lambda files: self._manifest(files, self.flushed_version, attached)
-        )
+        await self._files.make_durable(change, lambda files: self._manifest(files, self.flushed, attached))
 
     def _show(self, change: FileChange, load: str) -> None:
         self._files.show(change)
@@ -117,7 +115,7 @@ class AttachingTablet(CompactedTablet):
         """The manifest names the files, and they were not shown. False if it stays unknown what it names."""
         entries = [file.entry for file in self._files.live]
         try:
-            manifest = self._manifest(entries, self.flushed_version)
+            manifest = self._manifest(entries, self.flushed)
             await commit_manifest(self._runtime, self.directory, manifest)
         except (CommitRefused, CommitUnknown):
             return False

@@ -70,8 +70,8 @@ class CompactedTablet(TabletCore):
             ):
                 outputs.abandon()
                 return
-            version = self.flushed_version
-            await self._files.commit(inputs, outputs.entries, lambda files: self._manifest(files, version))
+            flushed = self.flushed
+            await self._files.commit(inputs, outputs.entries, lambda files: self._manifest(files, flushed))
             self._compactions += 1
 
     async def _purge_before(self, inputs: Sequence[LiveFile], now: int) -> int:

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Sequence
 
 from belvedere.model.mutations import Mutation
+from belvedere.model.positions import NOWHERE, Position
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime
 from belvedere.storage.errors import Dropped
 from belvedere.storage.files import SSTableCache
 from belvedere.storage.manifest import MANIFEST_FORMAT, Manifest, ManifestFile
-from belvedere.storage.memtable import MemoryUse, Memtable, Merge
+from belvedere.storage.memtable import MemoryUse, Memtable, Merge, Reach
 from belvedere.storage.merge import LiveColumns
-from belvedere.storage.sstable_format import BuiltSSTable
 from belvedere.storage.sstable_write import build_sstable
 from belvedere.storage.tablet_api import Durability, TabletInfo
 from belvedere.storage.tablet_files import TabletFiles
@@ -46,7 +46,11 @@ class TabletCore:
         #: The highest commit version given or seen here.
         self.last_version = 0
         #: For a view's tablet, whose writes come from many bases, log positions stand for versions.
-        self.flushed_version = 0
+        self.flushed = NOWHERE
+        #: Of a replicated tablet: the record that was applied last.
+        self.reach: Reach | None = None
+        #: Of a replicated tablet: older entries of the commit log are not of this life of the tablet.
+        self.log_floor = 0
         self.truncated_version = 0
         #: How often all rows went: who had read some before must read again, and wait while it happens.
         self.truncations = 0
@@ -96,8 +100,17 @@ class TabletCore:
     async def _save_version(self) -> None:
         async with self._changing:
             self._check_open()
-            flushed = self.flushed_version
+            flushed = self.flushed
             await self._files.commit([], [], lambda files: self._manifest(files, flushed))
+
+    @property
+    def flushed_version(self) -> int:
+        return self.flushed.version
+
+    @property
+    def written(self) -> Position:
+        """Everything up to here was applied."""
+        return Position(0, self.last_version) if self.reach is None else self.reach.position
 
     @property
     def upheavals(self) -> int:
@@ -125,12 +138,22 @@ class TabletCore:
 
     def freeze(self) -> bool:
         """Set the active memtable aside for a flush; False if it is empty."""
-        if not self._active.partitions or self.dropped:
+        if self.dropped or not (self._active.partitions or self._has_moved_on()):
             return False
+        self._active.reach = self.reach
         self._memory.frozen += self._active.bytes
         self._active = Memtable()
         self._memtables = (self._active, *self._memtables)
         return True
+
+    def _has_moved_on(self) -> bool:
+        """Whether records were applied that changed nothing, and are in the log alone."""
+        if self.reach is None:
+            return False
+        frozen = self._memtables[1].reach if len(self._memtables) > 1 else None
+        return self.reach.position.version > max(
+            self.flushed.version, frozen.position.version if frozen else 0
+        )
 
     async def flush_oldest(self) -> bool:
         """Write the oldest frozen memtable to a file. It stays readable, and stays, if that fails."""
@@ -143,12 +166,14 @@ class TabletCore:
             memtable = self._memtables[-1]
             # A batch over several tablets is in the log whole or not at all; so no part of it may reach a
             # file before its log record is durable.
-            await self._log.wait_written(memtable.last_position)
-            built = await self._build(memtable)
-            added = [await self._files.write(built)] if built.facts.rows else []
-            flushed = max(self.flushed_version, memtable.last_version)
+            reach = memtable.reach
+            await self._log.wait_written(memtable.last_position if reach is None else reach.log)
+            added = await self._write_out(memtable) if memtable.partitions else []
+            flushed = Position(0, memtable.last_version) if reach is None else reach.position
+            if flushed.version < self.flushed.version:
+                flushed = self.flushed
             await self._files.commit([], added, lambda files: self._manifest(files, flushed))
-            self.flushed_version = flushed
+            self.flushed = flushed
             self._forget([memtable])
             self._flushes += 1
             return True
@@ -159,11 +184,12 @@ class TabletCore:
         while await self.flush_oldest():
             pass
 
-    async def _build(self, memtable: Memtable) -> BuiltSSTable:
+    async def _write_out(self, memtable: Memtable) -> list[ManifestFile]:
         table, first, last = self.table, self.flushed_version + 1, memtable.last_version
-        return await self._runtime.compute(
+        built = await self._runtime.compute(
             lambda: build_sstable(table, memtable.stored_partitions(), first_version=first, last_version=last)
         )
+        return [await self._files.write(built)] if built.facts.rows else []
 
     def _forget(self, memtables: Sequence[Memtable]) -> None:
         gone = list(memtables)
@@ -175,7 +201,7 @@ class TabletCore:
     def _manifest(
         self,
         files: Sequence[ManifestFile],
-        flushed_version: int,
+        flushed: Position,
         attached: tuple[str, ...] | None = None,
     ) -> Manifest:
         return Manifest(
@@ -184,12 +210,14 @@ class TabletCore:
             self.table.id.hex(),
             self.first_token,
             self.last_token,
-            flushed_version,
+            flushed.version,
             self.last_version,
             self._files.next_number,
             tuple(files),
             self.truncated_version,
             self._attached if attached is None else attached,
+            flushed.epoch,
+            self.log_floor,
         )
 
     async def removals(self) -> None:

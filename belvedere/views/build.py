@@ -98,7 +98,7 @@ async def _build(
         reverse=False, now=ALWAYS, partition_limit=0, state=None,
     )  # fmt: skip
     total = 0
-    while (page := await _next_page(source)) is not None:
+    while (page := await next_page(source)) is not None:
         updates = [
             maker.arrival(image)
             for token, key, clustering, row in page
@@ -119,7 +119,7 @@ async def _build(
 _Row = tuple[int, bytes, bytes, Row]
 
 
-async def _next_page(source: RangeSource) -> list[_Row] | None:
+async def next_page(source: RangeSource) -> list[_Row] | None:
     """Some rows with their partitions' tokens and keys; None at the end."""
     whole = await source.whole_partitions(PAGE_ROWS, PAGE_ROWS)
     if whole:

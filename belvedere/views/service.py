@@ -17,13 +17,12 @@ from belvedere.query.database import Database
 from belvedere.query.errors import InvalidRequest, ServerError
 from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError
-from belvedere.storage.errors import StorageError
 from belvedere.views import coordinator as decisions
 from belvedere.views import status
 from belvedere.views.coordinator import Amount, Batch, Coordinator, DoneTasks
 from belvedere.views.images import ImageMaker
 from belvedere.views.keeper import MakerCache, Makers
+from belvedere.views.local_verify import LocalVerification
 from belvedere.views.proposals import completing, emptied, restarting
 from belvedere.views.verify import Report, Verification
 from belvedere.views.work import Pipeline
@@ -202,7 +201,7 @@ class Views:
                 raise InvalidRequest(f"{_behind(found)}: verify it when it does")
 
         check()
-        proof = Verification(self._runtime, self._engine, self._access, maker, check, repair)
+        proof = LocalVerification(self._runtime, self._engine, self._access, maker, check, repair)
         if self._pipeline is None or not self._is_large(maker.base.id):
             return await proof.run()
         return await self._verify_in_columns(proof, maker, self._pipeline)
@@ -288,8 +287,9 @@ class Views:
     async def _complete(self, base: bytes, done: DoneTasks) -> None:
         try:
             await self._metadata.commit(lambda state: completing(state, base, done))
-        except MetadataError as error:
-            self._runtime.log("warning", "views.task_not_deleted", cause=str(error))
+        except Exception as error:
+            # Whatever it was: unless the coordinator hears of it, the view stays as it is for ever.
+            self._runtime.log("warning", "views.task_not_deleted", cause=_cause(error))
             self._post(decisions.NotWrittenDown(base, tuple(task for task, _ in done), _cause(error)))
 
     async def _empty(self, view: bytes) -> None:
@@ -299,8 +299,8 @@ class Views:
             if table is not None:
                 await self._access.truncate_alone(table)
             await self._metadata.commit(lambda state: emptied(state, view))
-        except (MetadataError, StorageError, DiskError, InvalidRequest) as error:
-            self._runtime.log("warning", "views.not_emptied", cause=str(error))
+        except Exception as error:
+            self._runtime.log("warning", "views.not_emptied", cause=_cause(error))
             self._post(decisions.Emptied(view, _cause(error)))
         else:
             self._post(decisions.Emptied(view))

@@ -127,6 +127,9 @@ class Worker:
     _running: dict[Lane, _Running] = field(default_factory=dict)
     #: Calls for something else than what runs, which was told to stop.
     _waiting: list[Called] = field(default_factory=list)
+    #: What was to be halted before a call for it came, with the term of who said so. A coordinator has one
+    #: call in a lane at a time: with the next one, whichever it is, this is over.
+    _halted: dict[Lane, tuple[int, Batch]] = field(default_factory=dict)
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
@@ -156,12 +159,15 @@ class Worker:
             return [Answer(call.call, Outcome.STALE)]
         self.term = call.term
         lane, running = call.batch.lane, self._running.get(call.batch.lane)
+        halted = self._halted.pop(lane, None)
         if running is not None and set(call.batch.tasks) <= set(running.batch.tasks) | set(self.finished):
             running.calls.append(call)
             return self._gather(running)
         done = self._finished_of(call.batch.tasks)
         if done:
             return [Answer(call.call, Outcome.FINISHED, done)]
+        if halted == (call.term, call.batch):
+            return [Answer(call.call, Outcome.INTERRUPTED)]
         if running is None:
             self._running[lane] = _Running(call.batch, [call])
             return [Begin(call.batch)]
@@ -169,10 +175,16 @@ class Worker:
         return self._stop(running)
 
     def _halt(self, term: int, batch: Batch) -> list[Effect]:
-        running = self._running.get(batch.lane)
-        if term < self.term or running is None or not set(batch.tasks) <= set(running.batch.tasks):
+        if term < self.term:
             return []
-        return self._stop(running)
+        running = self._running.get(batch.lane)
+        if running is not None and set(batch.tasks) <= set(running.batch.tasks):
+            return self._stop(running)
+        waiting = [call for call in self._waiting if call.batch == batch]
+        self._waiting = [call for call in self._waiting if call.batch != batch]
+        if not waiting:
+            self._halted[batch.lane] = (term, batch)
+        return [Answer(call.call, Outcome.INTERRUPTED) for call in waiting]
 
     def _stop(self, running: _Running) -> list[Effect]:
         if running.stopping:

@@ -12,10 +12,8 @@ from belvedere.cluster.configuration import Configuration
 from belvedere.cluster.followers import Feeding
 from belvedere.cluster.host import Host
 from belvedere.cluster.locks import KeyLocks
-from belvedere.cluster.log import Log
 from belvedere.cluster.messages import Append, CutBack, Standing, TailOf
 from belvedere.cluster.primary import Primary
-from belvedere.cluster.reads import Reads
 from belvedere.cluster.replica import TabletReplica
 from belvedere.cluster.seat import Seat
 from belvedere.cluster.tail import Tail
@@ -165,24 +163,19 @@ def unknown_proposal_taken_for_refused() -> Patch:
     return patch.object(Primary, "proposal_unanswered", unanswered)
 
 
-def reads_of_what_is_not_committed() -> Patch:
-    original = Reads.release
-
-    def release(self: Reads, committed: Position) -> Any:
-        return original(self, Position(1 << 60, 0))
-
-    return patch.object(Reads, "release", release)
+def updates_do_not_see_what_was_ordered() -> Patch:
+    """They look at once, past writes that are not committed yet."""
+    return patch.object(Primary, "_sees_everything", lambda self: True)
 
 
-def backups_show_everything_at_once() -> Patch:
-    @contextmanager
-    def planted() -> Any:
-        original = Log.append
-        at_once = patch.object(Log, "append", lambda self, records, apply: original(self, records, True))
-        with reads_of_what_is_not_committed(), at_once:
-            yield
+def shown_before_it_is_committed() -> Patch:
+    original = Seat._append
 
-    return planted()
+    def append(self: Seat, effect: events.AppendToLog) -> None:
+        original(self, effect)
+        self._store.apply(effect.records[-1].position)
+
+    return patch.object(Seat, "_append", append)
 
 
 # --- one sequence ------------------------------------------------------------------------------------
@@ -334,8 +327,8 @@ ALL = [
     Bug(removal_not_waited_for, 5000),
     Bug(joining_not_waited_for, 5000),
     Bug(unknown_proposal_taken_for_refused, 5000),
-    Bug(reads_of_what_is_not_committed, 5000),
-    Bug(backups_show_everything_at_once, 5000),
+    Bug(updates_do_not_see_what_was_ordered, 5000),
+    Bug(shown_before_it_is_committed, 5000),
     Bug(tail_not_settled, 5000),
     Bug(learner_joins_at_once, 5000),
     Bug(divergent_tail_not_cut, 5000),

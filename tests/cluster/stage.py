@@ -370,7 +370,7 @@ class Stage:
             case events.Look(request):
                 asked = self.requests[request]
                 if not asked.startswith("u"):
-                    self._post(name, events.Looked(request, actor.replica.log.applied))
+                    self._post(name, events.Looked(request, actor.replica.log.committed))
             case events.ReadTail(node, position):
                 self._read_tail(actor, node, position)
             case events.NeedSnapshot(node):

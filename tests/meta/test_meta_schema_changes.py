@@ -13,7 +13,7 @@ from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, from_loaded
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.results import SchemaChange
-from belvedere.query.schema.change import execute_ddl
+from belvedere.query.schema.change import execute_ddl, new_context
 from belvedere.runtime.api import Runtime
 from tests.meta.stores import Harness, Stores
 from tests.query.schema_book import SIMPLE
@@ -62,9 +62,8 @@ class Node:
         for _ in range(STATEMENTS):
             text = statement(self._random)
             try:
-                result = await execute_ddl(
-                    parse_statement(text), self.metadata, None, self._runtime, self._name
-                )
+                context = new_context(None, self._runtime, self._name)
+                result, _ = await execute_ddl(parse_statement(text), self.metadata, context)
                 self.outcomes[type(result).__name__] += 1
             except (InvalidRequest, AlreadyExists) as error:
                 self.outcomes[type(error).__name__] += 1

@@ -165,6 +165,68 @@ def test_catching_up_waits_for_the_revision(simulated: Callable[[Test], World]) 
     simulated(test)
 
 
+class CountingStore(SlowStore):
+    """Slow, and counts who asks for changes; `broken` calls fail."""
+
+    def __init__(self, runtime: Runtime, inner: MemoryStore) -> None:
+        super().__init__(runtime, inner)
+        self.asked = 0
+        self.broken = 0
+
+    async def changes_since(self, revision: int) -> list[Change]:
+        self.asked += 1
+        if self.broken:
+            self.broken -= 1
+            await self._pause()
+            raise StoreUnavailable("away")
+        return await super().changes_since(revision)
+
+    async def wait_beyond(self, revision: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+def test_all_who_look_at_once_share_a_look_that_began_after_they_came(
+    simulated: Callable[[Test], World],
+) -> None:
+    async def test(runtime: Runtime) -> None:
+        inner = MemoryStore()
+        store = CountingStore(runtime, inner)
+        reader, writer = await started(runtime, store), await started(runtime, inner)
+        for wave in range(1, 20):
+            store.asked = 0
+
+            async def look(number: int) -> None:
+                await runtime.clock.sleep(0.001 * number)
+                await writer.commit(increment())
+                newest = writer.state.revision
+                await reader.refresh()
+                assert reader.state.revision >= newest
+
+            await asyncio.gather(*(look(number % 3) for number in range(50)))
+            assert 1 <= store.asked <= 8, wave
+        await reader.stop()
+        await writer.stop()
+
+    simulated(test)
+
+
+def test_a_look_that_failed_is_not_taken_for_one(simulated: Callable[[Test], World]) -> None:
+    async def test(runtime: Runtime) -> None:
+        inner = MemoryStore()
+        store = CountingStore(runtime, inner)
+        reader, writer = await started(runtime, store), await started(runtime, inner)
+        await writer.commit(increment())
+        store.broken = 2
+        looks = await asyncio.gather(*(reader.refresh() for _ in range(5)), return_exceptions=True)
+        assert [type(one) for one in looks].count(StoreUnavailable) == 2
+        assert reader.state.revision == writer.state.revision
+        assert store.asked == 3
+        await reader.stop()
+        await writer.stop()
+
+    simulated(test)
+
+
 @pytest.mark.parametrize(
     "failures", [["landed"], ["lost"], ["lost", "landed", "lost"], ["landed", "lost"] * 2]
 )

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from belvedere.model import rows
 from belvedere.model.ordering import ClusteringOrder
+from belvedere.model.positions import Position
 from belvedere.model.schema import Table
 from belvedere.query.modify.attributes import Attributes
 from belvedere.query.partition_locks import PartitionLocks
@@ -115,8 +116,8 @@ def ranges_delete_only_what_is_there() -> Any:
 def manifest_claims_too_much() -> Any:
     original = TabletStore._manifest
 
-    def manifest(self: TabletStore, files: Any, flushed_version: int) -> Any:
-        return original(self, files, self.last_version)
+    def manifest(self: TabletStore, files: Any, flushed: Position) -> Any:
+        return original(self, files, Position(0, self.last_version))
 
     return patch.object(TabletStore, "_manifest", manifest)
 

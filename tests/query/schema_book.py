@@ -1,6 +1,9 @@
 """Schema statements run on plain ClusterStates: decided, committed and folded without any store."""
 
+from collections.abc import Mapping
+
 from belvedere.cql.parser import parse_statement
+from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import EMPTY, ClusterState, advance
 from belvedere.meta.store import Delete, Put, first_failure
 from belvedere.model.schema import Table
@@ -14,8 +17,13 @@ SIMPLE = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1
 
 
 class SchemaBook:
-    def __init__(self, keyspace: str | None = "ks") -> None:
+    def __init__(self, keyspace: str | None = "ks", nodes: Mapping[str, bytes] | None = None) -> None:
+        """`nodes`, if there are any, keep tablets for each other."""
         self.state: ClusterState = EMPTY
+        self.replicated = nodes is not None
+        if nodes is not None:
+            puts = tuple(Put(key, value) for key, value in nodes.items())
+            self.state = advance(EMPTY, 1, puts)
         self.keyspace = keyspace
         self.now = 1_000
         self.events: list[tuple[str, ...]] = []
@@ -30,7 +38,7 @@ class SchemaBook:
     def _run(self, text: str) -> SchemaChange | None:
         statement = parse_statement(text)
         self.now += 1
-        context = DdlContext(self.keyspace, self.now.to_bytes(16), "node", self.now)
+        context = DdlContext(self.keyspace, self.now.to_bytes(16), "node", self.now, self.replicated)
         before = self.state
         decision = decide(statement, before, context)
         if decision is None:
@@ -43,6 +51,13 @@ class SchemaBook:
         found = schema_changes(before, self.state)
         self.events = [(c.change, c.target, c.keyspace, c.name) for c in found]
         return decision.result
+
+    def proposed(self, text: str) -> Proposal:
+        """What a statement would change, without changing it."""
+        context = DdlContext(self.keyspace, self.now.to_bytes(16), "node", self.now, self.replicated)
+        decision = decide(parse_statement(text), self.state, context)
+        assert decision is not None
+        return decision.proposal
 
     def table(self, name: str = "t", keyspace: str = "ks") -> Table:
         table = self.state.table(keyspace, name)

@@ -12,7 +12,7 @@ from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, from_loaded
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.results import Result, SchemaChange, Void
-from belvedere.query.schema.change import execute_ddl
+from belvedere.query.schema.change import execute_ddl, new_context
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
 from tests.meta.slow_store import SlowStore
@@ -34,9 +34,10 @@ class Nodes:
         number = self._turn % 2
         await self._runtime.clock.sleep(self._runtime.random.random() / 100)
         try:
-            return await execute_ddl(
-                parse_statement(text), self.nodes[number], "ks", self._runtime, f"node{number}"
-            )
+            context = new_context("ks", self._runtime, f"node{number}")
+            result, revision = await execute_ddl(parse_statement(text), self.nodes[number], context)
+            assert self.nodes[number].state.revision >= revision > 0
+            return result
         except (InvalidRequest, AlreadyExists) as error:
             return error
 

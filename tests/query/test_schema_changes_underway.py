@@ -7,7 +7,7 @@ import pytest
 from belvedere.cql.parser import parse_statement
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.options import QueryOptions
-from belvedere.query.schema.change import execute_ddl
+from belvedere.query.schema.change import execute_ddl, new_context
 from belvedere.storage.errors import Dropped
 from tests.query.database_help import Client, with_database
 
@@ -15,7 +15,8 @@ from tests.query.database_help import Client, with_database
 async def change_elsewhere(client: Client, text: str) -> None:
     """As another node's change arrives, or that of a client that went away."""
     database = client.database
-    await execute_ddl(parse_statement(text), database.metadata, "ks", client.runtime, database.node_id)
+    context = new_context("ks", client.runtime, database.node_id)
+    await execute_ddl(parse_statement(text), database.metadata, context)
 
 
 def test_a_write_to_a_new_column_survives_a_flush_in_the_step_after_the_change() -> None:

@@ -49,11 +49,12 @@ class Keeper:
 
 class Host:
     node_id = "node"
-    options = SimpleNamespace(cluster_name="the cluster")
+    options = SimpleNamespace(cluster_name="the cluster", node=None, replicated=False)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.metadata = Metadata(runtime, MemoryStore())
+        self.barrier = None
         self.access = Access(self)
         self.access.keeper = self.views = Keeper(self)
 
@@ -64,6 +65,9 @@ class Host:
     @property
     def schema(self) -> KeyspacesView:
         return KeyspacesView(self.state.keyspaces)
+
+    def knows_more(self, unknown: InvalidRequest) -> None:
+        return None
 
     async def run(self, text: str, keyspace: str | None = "ks") -> Result:
         plan = plan_schema_statement(parse_statement(text), keyspace, self)  # type: ignore[arg-type]

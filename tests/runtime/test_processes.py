@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,30 @@ def test_lines_to_and_fro_from_a_thread_that_is_not_the_main_one() -> None:
         background.call(converse(background.runtime))
     finally:
         background.close()
+
+
+def test_what_belongs_to_other_threads_is_left_alone_in_the_child() -> None:
+    """As PySpark's connections do, this says good-bye when its thread's things are let go of."""
+    listening, speaking = os.pipe()
+    os.set_blocking(listening, False)
+
+    class Connection:
+        def __del__(self) -> None:
+            os.write(speaking, b"good-bye")
+
+    of_this_thread = threading.local()
+    of_this_thread.connection = Connection()
+    background = BackgroundRuntime()
+    try:
+        background.call(converse(background.runtime))
+        with pytest.raises(BlockingIOError):
+            os.read(listening, 100)
+    finally:
+        background.close()
+        of_this_thread.__dict__.clear()
+        assert os.read(listening, 100) == b"good-bye"
+        os.close(listening)
+        os.close(speaking)
 
 
 async def write_much(process: Process) -> None:

@@ -57,6 +57,9 @@ class FakeDatabase:
         self.batches: list[tuple[str, Any, QueryOptions]] = []
         self.remember = True
         self.failure: Exception = RuntimeError("no failure was chosen")
+        #: What looks for a newer schema find; None: nobody is there to ask. NEWER is known after a find.
+        self.looks: list[bool] | None = None
+        self.knows_newer = False
 
     def make_durable(self, position: int | None = None, error: BaseException | None = None) -> None:
         if error is None:
@@ -72,7 +75,20 @@ class FakeDatabase:
     def on_schema_change(self, listener: Callable[[SchemaChange], None]) -> None:
         self.listeners.append(listener)
 
+    def knows_more(self, unknown: InvalidRequest) -> Awaitable[bool] | None:
+        return None if self.looks is None else self._look(self.looks)
+
+    async def _look(self, looks: list[bool]) -> bool:
+        await asyncio.sleep(0)
+        self.knows_newer = looks.pop(0)
+        return self.knows_newer
+
+    def _check_known(self, text: str) -> None:
+        if text.startswith("NEWER") and not self.knows_newer:
+            raise InvalidRequest("table newer does not exist")
+
     def prepare(self, text: str, keyspace: str | None) -> FakeStatement:
+        self._check_known(text)
         if text.startswith("BAD"):
             raise SyntaxException("line 1:0 no viable alternative at input 'BAD'")
         statement_id = hashlib.md5(f"{keyspace}{text}".encode()).digest()
@@ -86,7 +102,10 @@ class FakeDatabase:
         return statement
 
     def prepared(self, statement_id: bytes) -> FakeStatement | None:
-        return self.statements.get(statement_id)
+        found = self.statements.get(statement_id)
+        if found is not None:
+            self._check_known(found.text)
+        return found
 
     def execute(self, prepared: FakeStatement, options: QueryOptions) -> Result | Awaitable[Result]:
         text = prepared.text

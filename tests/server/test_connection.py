@@ -344,3 +344,32 @@ def test_rows_whose_columns_nobody_announced_always_carry_them() -> None:
 
     for version in (3, 4, 5):
         started(scenario, version=version)
+
+
+def test_what_is_unknown_here_is_looked_up_before_it_is_refused() -> None:
+    unknown = Prepare("NEWER ?")
+
+    async def scenario(talk: Talk) -> None:
+        database = talk.owner.database
+        # Alone: there is nobody to ask.
+        reply = await talk.ask(unknown)
+        assert isinstance(reply, ErrorReply)
+        assert (reply.code, reply.message) == (0x2200, "table newer does not exist")
+        database.looks = [False, True]
+        reply = await talk.ask(unknown)
+        assert isinstance(reply, ErrorReply)
+        assert (reply.code, reply.message) == (0x2200, "table newer does not exist")
+        prepared = await talk.ask(unknown)
+        assert isinstance(prepared, PreparedReply)
+        assert [column.name for column in prepared.bindings] == ["v0"]
+        assert database.looks == []
+        # Dropped and created again: this node has heard of the first half.
+        database.knows_newer, database.looks = False, [True]
+        execute = Execute(prepared.id, prepared.metadata_id, False, QueryOptions(values=[b"a"]))
+        assert isinstance(await talk.ask(execute), VoidReply)
+        database.knows_newer, database.looks = False, [False]
+        reply = await talk.ask(execute)
+        assert isinstance(reply, ErrorReply)
+        assert reply.code == 0x2200
+
+    started(scenario)

@@ -19,7 +19,7 @@ from belvedere.storage.engine import StorageEngine
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_attach import AttachingTablet
 from belvedere.storage.tablet_compaction import CompactedTablet
-from belvedere.views import build, proposals, verify
+from belvedere.views import build, local_verify, proposals
 from belvedere.views.build import ViewWriter
 
 Planted = AbstractContextManager[Any]
@@ -195,12 +195,12 @@ def repair_ignores_the_lock() -> Planted:
         async def lock(self, partitions: Any) -> Any:
             yield
 
-    original = verify.Verification.__init__
+    original = local_verify.LocalVerification.__init__
 
     def begin(self: Any, runtime: Any, engine: Any, access: Any, *rest: Any) -> None:
         original(self, runtime, engine, Unlocked(access), *rest)  # type: ignore[arg-type]
 
-    return patch.object(verify.Verification, "__init__", begin)
+    return patch.object(local_verify.LocalVerification, "__init__", begin)
 
 
 def new_views_not_noticed() -> Planted:

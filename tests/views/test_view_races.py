@@ -14,7 +14,7 @@ from belvedere.pipeline.view_work import ViewWork
 from belvedere.query.errors import InvalidRequest
 from belvedere.sim.scenario_loads import LoadedRow
 from belvedere.sim.world import World
-from belvedere.views import verify
+from belvedere.views import local_verify, verify
 from belvedere.views.verify import Report
 from belvedere.views.work import Compared
 from tests.views.crash_bugs import BUGS
@@ -160,10 +160,10 @@ def _between(meanwhile: Callable[[SmallNode], Awaitable[None]]) -> Race:
     """Something happens once, after a row was found wrong and before the repair has its version."""
 
     async def use(world: World, node: SmallNode) -> None:
-        version = verify.ViewWriter.version
+        version = local_verify.ViewWriter.version
         left = [meanwhile]
 
-        async def later(writer: verify.ViewWriter, at_least: int = 0) -> int:
+        async def later(writer: local_verify.ViewWriter, at_least: int = 0) -> int:
             if left:
                 await left.pop()(node)
             return await version(writer, at_least)
@@ -172,7 +172,7 @@ def _between(meanwhile: Callable[[SmallNode], Awaitable[None]]) -> Race:
             await _views(node)
             await damage(node.database, node.views)
             # It may say that the view was begun again.
-            with patch.object(verify.ViewWriter, "version", later), suppress(InvalidRequest):
+            with patch.object(local_verify.ViewWriter, "version", later), suppress(InvalidRequest):
                 await node.views.verify(node.table("mv"), repair=True)
 
         await perform(node, repair())

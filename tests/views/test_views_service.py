@@ -1,12 +1,14 @@
 """Views on one node: kept, built, read, truncated, verified and repaired, through CQL."""
 
+from typing import Any
+
 import pytest
 
 from belvedere.model.mutations import ViewUpdate
 from belvedere.query.errors import InvalidRequest
 from belvedere.storage.engine import EngineOptions
 from belvedere.storage.reads import RangeRead
-from belvedere.views import build
+from belvedere.views import build, service
 from belvedere.views.images import removal
 from tests.query.database_help import Client, with_database
 
@@ -150,6 +152,35 @@ def test_a_failing_build_says_why_and_is_tried_again(monkeypatch: pytest.MonkeyP
         failing = False
         await client.runtime.clock.sleep(60)
         assert len(await same(client)) == 1
+
+    with_database(use)
+
+
+@pytest.mark.parametrize("step", ["completing", "emptied"])
+def test_whatever_keeps_the_end_of_a_build_from_being_written_down_is_told_and_tried_again(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = True
+    original = getattr(service, step)
+
+    def propose(*arguments: Any) -> Any:
+        if failing:
+            raise RuntimeError("no luck")
+        return original(*arguments)
+
+    async def use(client: Client) -> None:
+        nonlocal failing
+        await client.run(BASE)
+        await client.run(VIEW)
+        await client.run("INSERT INTO t (k, c, v) VALUES (1, 1, 1)")
+        monkeypatch.setattr(service, step, propose)
+        await client.run("TRUNCATE t")
+        await client.run("INSERT INTO t (k, c, v) VALUES (1, 2, 2)")
+        with pytest.raises(InvalidRequest, match="no luck"):
+            await client.run("SELECT * FROM mv")
+        failing = False
+        await client.runtime.clock.sleep(60)
+        assert [row[:3] for row in await same(client)] == [(2, 1, 2)]
 
     with_database(use)
 

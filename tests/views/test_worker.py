@@ -98,3 +98,29 @@ def test_lanes_do_not_disturb_each_other() -> None:
     assert worker.handle(HaltCalled(1, small)) == [Stop(Lane.INLINE)]
     assert worker.handle(Ended(Lane.INLINE, Outcome.INTERRUPTED)) == [Answer(2, Outcome.INTERRUPTED)]
     assert worker.running(Lane.JOB) == ALL
+
+
+def test_a_halt_that_comes_before_its_call_is_remembered_for_that_call_alone() -> None:
+    worker = Worker()
+    assert worker.handle(HaltCalled(1, ALL)) == []
+    assert worker.handle(Called(1, 1, ALL)) == [Answer(1, Outcome.INTERRUPTED)]
+    assert worker.handle(Called(2, 1, ALL)) == [Begin(ALL)]
+    worker.handle(Ended(Lane.JOB, Outcome.FAILED))
+    # It is another call that comes, or a later coordinator's.
+    worker.handle(HaltCalled(1, ALL))
+    assert worker.handle(Called(3, 1, batch(2))) == [Begin(batch(2))]
+    worker.handle(Ended(Lane.JOB, Outcome.FAILED))
+    assert worker.handle(Called(4, 1, ALL)) == [Begin(ALL)]
+    worker.handle(Ended(Lane.JOB, Outcome.FAILED))
+    worker.handle(HaltCalled(1, ALL))
+    assert worker.handle(Called(5, 2, ALL)) == [Begin(ALL)]
+
+
+def test_a_call_that_waits_for_its_turn_can_be_halted() -> None:
+    worker = Worker()
+    worker.handle(Called(1, 1, ALL))
+    other = batch(0, view=b"w")
+    worker.handle(Called(2, 1, other))
+    assert worker.handle(HaltCalled(1, other)) == [Answer(2, Outcome.INTERRUPTED)]
+    assert worker.handle(Ended(Lane.JOB, Outcome.INTERRUPTED)) == [Answer(1, Outcome.INTERRUPTED)]
+    assert worker.handle(Called(3, 1, other)) == [Begin(other)]

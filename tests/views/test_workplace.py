@@ -62,3 +62,16 @@ def test_work_that_is_halted_before_its_first_step_is_interrupted_too() -> None:
             assert (await again).outcome is Outcome.INTERRUPTED
 
     run(main)
+
+
+def test_a_halt_that_overtakes_its_call_counts() -> None:
+    async def main(runtime: RealRuntime) -> None:
+        database = SlowDatabase()
+        place = workplace(runtime, database)
+        calling = asyncio.ensure_future(place.call(1, BATCH))
+        place.halt(1, BATCH)
+        async with asyncio.timeout(5):
+            assert (await calling).outcome is Outcome.INTERRUPTED
+        assert not database.asked.is_set()
+
+    run(main)

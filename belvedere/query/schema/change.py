@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from belvedere.cql import syntax
-from belvedere.meta.metadata import Metadata
+from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import OutcomeUnknown, StoreUnavailable
 from belvedere.query.errors import ServerError
@@ -13,6 +13,7 @@ from belvedere.query.schema.alter_table import alter_table
 from belvedere.query.schema.edits import DdlContext, Decision
 from belvedere.query.schema.keyspaces import alter_keyspace, create_keyspace, drop_keyspace
 from belvedere.query.schema.tables import create_table, drop_table
+from belvedere.query.schema.truncate import truncating
 from belvedere.query.schema.user_types import alter_type, create_type, drop_type
 from belvedere.query.schema.views import alter_view, create_view, drop_view
 from belvedere.runtime.api import Runtime
@@ -44,11 +45,17 @@ def decide(statement: syntax.Statement, state: ClusterState, context: DdlContext
     return _DECIDERS[type(statement)](statement, state, context)
 
 
+def new_context(
+    keyspace: str | None, runtime: Runtime, node_id: str, *, replicated: bool = False
+) -> DdlContext:
+    return DdlContext(keyspace, runtime.random.uuid_bytes(), node_id, runtime.clock.wall_micros(), replicated)
+
+
 async def execute_ddl(
-    statement: syntax.Statement, metadata: Metadata, keyspace: str | None, runtime: Runtime, node_id: str
-) -> Result:
-    """The answer is a SchemaChange, or Void when the schema was as asked already (IF NOT EXISTS and such)."""
-    context = DdlContext(keyspace, runtime.random.uuid_bytes(), node_id, runtime.clock.wall_micros())
+    statement: syntax.Statement, metadata: Metadata, context: DdlContext
+) -> tuple[Result, int]:
+    """The answer is a SchemaChange, or Void when the schema was as asked already (IF NOT EXISTS and such);
+    and a revision in which it is so."""
     result: Result = Void()
 
     def propose(state: ClusterState) -> Any:
@@ -60,10 +67,25 @@ async def execute_ddl(
         result = decision.result
         return decision.proposal
 
+    revision = await _committed(metadata, propose, "schema was not changed", "schema change was made")
+    return result, revision
+
+
+async def execute_truncate(keyspace: str, name: str, metadata: Metadata) -> int:
+    """Returns a revision in which the table is truncated."""
+
+    def propose(state: ClusterState) -> Proposal:
+        return truncating(state, keyspace, name)
+
+    return await _committed(metadata, propose, "table was not truncated", "table was truncated")
+
+
+async def _committed(
+    metadata: Metadata, propose: Callable[[ClusterState], Proposal | None], not_done: str, done: str
+) -> int:
     try:
-        await metadata.commit(propose)
+        return (await metadata.commit(propose)).revision
     except OutcomeUnknown as error:
-        raise ServerError(f"It is not known whether the schema change was made: {error}") from error
+        raise ServerError(f"It is not known whether the {done}: {error}") from error
     except StoreUnavailable as error:
-        raise ServerError(f"The schema was not changed: {error}") from error
-    return result
+        raise ServerError(f"The {not_done}: {error}") from error

@@ -8,6 +8,7 @@ so that "no table uses this type" still holds when the type goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from belvedere.cluster.placement import NoPlace, Placement, default_tablets, place
 from belvedere.meta import load_records, records, view_records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
@@ -15,7 +16,9 @@ from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Upda
 from belvedere.model.schema import Keyspace, Table, ViewDefinition
 from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
 from belvedere.model.types import UserType
+from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import SchemaChange
+from belvedere.query.schema.table_options import DEFAULT_TABLETS, initial_tablets
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class DdlContext:
     keyspace: str | None
     #: Sixteen fresh random bytes for a table to be made.
     table_id: bytes
-    #: The node that becomes the primary of new tablets.
+    #: The node that decides, and serves what it creates where nothing is replicated.
     node_id: str
     #: Wall clock, µs.
     now: int
+    #: Whether the cluster's nodes keep tablets for each other; else the node that makes a table serves it.
+    replicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +97,41 @@ class KeyspaceEdit:
         self._delete(records.table_key(self._name, table.name))
         self._add(*view_records.forgetting(self._state, table.id))
         self._add(*(load_records.forgetting(self._state, table.id) or ((), ())))
+        if load_records.last_load_key(table.id) in self._state.entries:
+            self._delete(load_records.last_load_key(table.id))
 
     def begin_build(self, view: Table, base: Table) -> None:
         """A new view's status, and what is to be done for it."""
         tablets = self._state.tablet_maps[base.id].tablets
+        for tablet in tablets:
+            # Whoever truncates the base replaces them, and leaves its definition as it is.
+            self._expect_as_seen(records.tablet_key(base.id, tablet.id))
         self._add(*view_records.beginning(self._state, view, tablets, empty_first=False))
 
-    def create_tablets(self, table: Table, count: int, primary: str) -> None:
+    def create_tablets(self, table: Table, context: DdlContext) -> None:
         """Cut a new table into equal token ranges."""
-        sequence = self._state.entries.get(records.TABLET_SEQUENCE)
-        first_id = 1 if sequence is None else int(sequence.value)
+        if not context.replicated:
+            here = Placement(context.node_id, (context.node_id,), ())
+            self._put_tablets(table, [here] * initial_tablets(table.options, DEFAULT_TABLETS))
+            return
+        replication = self._state.keyspaces[self._name].replication
+        count = initial_tablets(table.options, default_tablets(self._state, replication))
+        try:
+            placements = place(self._state, replication, count, table.id)
+        except NoPlace as error:
+            raise InvalidRequest(f"Nobody would keep table {table.full_name}: {error}") from error
+        for node in sorted({node for placement in placements for node in placement.replicas}):
+            # It must not be removed for good meanwhile.
+            self._expect_as_seen(records.node_key(node))
+        self._put_tablets(table, placements)
+
+    def _put_tablets(self, table: Table, placements: Sequence[Placement]) -> None:
+        count, first_id = len(placements), next_tablet_id(self._state)
         self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
         bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
-        for index, first_token in enumerate(bounds):
+        for index, (first_token, placement) in enumerate(zip(bounds, placements, strict=True)):
             last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
-            record = records.TabletRecord(str(first_token), str(last_token), 1, primary, [primary])
+            record = tablet_record(first_token, last_token, placement)
             self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
 
     # --- entries -------------------------------------------------------------------------------------
@@ -126,6 +151,24 @@ class KeyspaceEdit:
     def _expect_as_seen(self, key: str) -> None:
         entry = self._state.entries.get(key)
         self._asserts[key] = Absent(key) if entry is None else Unchanged(key, entry.revision)
+
+
+def next_tablet_id(state: ClusterState) -> int:
+    """Ids are never used twice. Who takes some puts the next free one into the sequence."""
+    sequence = state.entries.get(records.TABLET_SEQUENCE)
+    return 1 if sequence is None else int(sequence.value)
+
+
+def tablet_record(first_token: int, last_token: int, placement: Placement) -> records.TabletRecord:
+    """Of a new one."""
+    return records.TabletRecord(
+        str(first_token),
+        str(last_token),
+        1,
+        placement.primary,
+        list(placement.replicas),
+        list(placement.in_sync),
+    )
 
 
 def table_record(table: Table) -> records.TableRecord:

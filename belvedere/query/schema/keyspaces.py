@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from belvedere.cluster.placement import ANYWHERE, factors, pool
 from belvedere.cql import syntax
 from belvedere.meta.state import ClusterState
 from belvedere.model.schema import Keyspace
@@ -12,7 +13,7 @@ from belvedere.query.schema.option_values import as_boolean, as_map, known_prope
 
 _LOCATOR = "org.apache.cassandra.locator."
 SIMPLE, NETWORK = "SimpleStrategy", "NetworkTopologyStrategy"
-_FACTOR = "replication_factor"
+_FACTOR = ANYWHERE
 _PROPERTIES = ("replication", "durable_writes")
 
 
@@ -33,7 +34,7 @@ def create_keyspace(
     durable = as_boolean("durable_writes", properties.get("durable_writes", "true"))
     edit = KeyspaceEdit(state, name)
     edit.put_keyspace(replication, durable)
-    return edit.decide("CREATED", "KEYSPACE", warnings=_factor_warnings(name, replication, state))
+    return edit.decide("CREATED", "KEYSPACE", warnings=factor_warnings(name, replication, state))
 
 
 def alter_keyspace(
@@ -54,7 +55,10 @@ def alter_keyspace(
         return None
     edit = KeyspaceEdit(state, name)
     edit.put_keyspace(replication, durable)
-    return edit.decide("UPDATED", "KEYSPACE", warnings=_factor_warnings(name, replication, state))
+    warnings = factor_warnings(name, replication, state)
+    if context.replicated and before.tables and replication != dict(before.replication):
+        warnings += (f"The tables of {name} keep the replicas that they have: only new ones follow this",)
+    return edit.decide("UPDATED", "KEYSPACE", warnings=warnings)
 
 
 def drop_keyspace(
@@ -143,17 +147,14 @@ def _unrecognised(option: str, strategy: str, keyspace: str) -> ConfigurationErr
     )
 
 
-def _factor_warnings(keyspace: str, replication: Mapping[str, str], state: ClusterState) -> tuple[str, ...]:
+def factor_warnings(keyspace: str, replication: Mapping[str, str], state: ClusterState) -> tuple[str, ...]:
     warnings = []
-    for name, text in replication.items():
-        if name == "class":
-            continue
+    for name, factor in factors(replication).items():
         where = "" if name == _FACTOR else f" in datacenter {name}"
-        nodes = [n for n in state.nodes.values() if name in (_FACTOR, n.datacenter)]
-        count = max(1, len(nodes))
-        if int(text) > count:
+        count = max(1, len(pool(state, name)))
+        if factor > count:
             warnings.append(
-                f"Your replication factor {text} for keyspace {keyspace} is higher than "
+                f"Your replication factor {factor} for keyspace {keyspace} is higher than "
                 f"the number of nodes {count}{where}"
             )
     return tuple(warnings)

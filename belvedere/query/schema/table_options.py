@@ -78,9 +78,9 @@ def altered_options(
     return _changed({**DEFAULTS, **options}, properties, creating=False, view=view)
 
 
-def initial_tablets(options: Mapping[str, object]) -> int:
+def initial_tablets(options: Mapping[str, object], default: int) -> int:
     tablets = options.get("tablets")
-    return int(tablets["initial"]) if isinstance(tablets, dict) else DEFAULT_TABLETS
+    return int(tablets["initial"]) if isinstance(tablets, dict) else default
 
 
 def ignored_properties(properties: Properties) -> tuple[str, ...]:

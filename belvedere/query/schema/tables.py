@@ -7,6 +7,7 @@ from belvedere.model.types import CQLType
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.schema.column_types import check_cell_type, check_key_type, resolve_in
 from belvedere.query.schema.edits import DdlContext, Decision, KeyspaceEdit
+from belvedere.query.schema.keyspaces import factor_warnings
 from belvedere.query.schema.names import (
     check_modifiable,
     check_name,
@@ -14,7 +15,7 @@ from belvedere.query.schema.names import (
     existing_table,
     keyspace_of,
 )
-from belvedere.query.schema.table_options import ignored_properties, initial_tablets, new_options
+from belvedere.query.schema.table_options import ignored_properties, new_options
 from belvedere.query.schema.views_follow import check_droppable
 
 STATICS_NEED_CLUSTERING = (
@@ -40,8 +41,11 @@ def create_table(statement: syntax.CreateTable, state: ClusterState, context: Dd
     table = _new_table(statement, keyspace, context.table_id)
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(table)
-    edit.create_tablets(table, initial_tablets(table.options), context.node_id)
-    return edit.decide("CREATED", "TABLE", name, ignored_properties(statement.properties))
+    edit.create_tablets(table, context)
+    warnings = ignored_properties(statement.properties)
+    if context.replicated:
+        warnings += factor_warnings(keyspace_name, keyspace.replication, state)
+    return edit.decide("CREATED", "TABLE", name, warnings)
 
 
 def drop_table(statement: syntax.DropTable, state: ClusterState, context: DdlContext) -> Decision | None:

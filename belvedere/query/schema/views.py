@@ -18,13 +18,9 @@ from belvedere.model.types import BLOB
 from belvedere.query.errors import AlreadyExists, InvalidRequest
 from belvedere.query.schema.column_types import check_key_type
 from belvedere.query.schema.edits import DdlContext, Decision, KeyspaceEdit
+from belvedere.query.schema.keyspaces import factor_warnings
 from belvedere.query.schema.names import check_modifiable, check_name, existing_keyspace, keyspace_of
-from belvedere.query.schema.table_options import (
-    altered_options,
-    ignored_properties,
-    initial_tablets,
-    new_options,
-)
+from belvedere.query.schema.table_options import altered_options, ignored_properties, new_options
 from belvedere.query.schema.views_where import NO_MARKERS, check_filter
 from belvedere.query.schema_view import KeyspacesView, existing_column
 
@@ -45,13 +41,17 @@ def create_view(
     if _is_taken(keyspace, name, statement.if_not_exists):
         return None
     check_name("Table", name)
-    _check_here(base, state, context)
+    if not context.replicated:
+        _check_here(base, state, context)
     view = _new_view(statement, base, state, context.table_id)
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(view)
-    edit.create_tablets(view, initial_tablets(view.options), context.node_id)
+    edit.create_tablets(view, context)
     edit.begin_build(view, base)
-    return edit.decide("CREATED", "TABLE", name, ignored_properties(statement.properties))
+    warnings = ignored_properties(statement.properties)
+    if context.replicated:
+        warnings += factor_warnings(keyspace_name, keyspace.replication, state)
+    return edit.decide("CREATED", "TABLE", name, warnings)
 
 
 def _check_here(base: Table, state: ClusterState, context: DdlContext) -> None:

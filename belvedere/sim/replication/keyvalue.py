@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from belvedere.cluster.ports import Found, Opened, Written
+from belvedere.cluster.ports import Found, Opened, WhenWritten, Written
 from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.sim.randomness import between, stream
 from belvedere.sim.runtime import SimRuntime
@@ -58,7 +58,7 @@ class NodeLog:
         self._runtime = runtime
         self._platter = platter
         self._random = stream(world.seed, "platter", runtime.machine, runtime.incarnation.number)
-        self._waiting: list[tuple[int, Written]] = []
+        self._waiting: list[tuple[int, WhenWritten]] = []
         self._syncing = False
         #: Multiplies the time that a sync takes.
         self.slowness = 1.0
@@ -67,7 +67,7 @@ class NodeLog:
     def waiting(self) -> int:
         return self._platter.unsynced
 
-    def append(self, entry: _Appended | _Cut, written: Written | None = None) -> None:
+    def append(self, entry: _Appended | _Cut, written: WhenWritten | None = None) -> None:
         self._platter.entries.append(entry)
         if written is not None:
             self._waiting.append((len(self._platter.entries), written))
@@ -111,12 +111,10 @@ class KeyValueStore:
         self._runtime.sometimes("replication.log_full", full)
         return not full
 
-    def append(self, records: tuple[Record, ...], committed: Position, apply: bool, written: Written) -> None:
+    def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
         self.records += records
         self._positions += [record.position for record in records]
         self._log.append(_Appended(self._tablet, records, committed), written)
-        if apply:
-            self.apply(records[-1].position)
 
     def apply(self, position: Position) -> None:
         upto = bisect_right(self._positions, position)
@@ -130,17 +128,19 @@ class KeyValueStore:
         upto = bisect_right(self._positions, position)
         del self.records[upto:]
         del self._positions[upto:]
-        if self._applied > upto:
-            self._runtime.sometimes("replication.shown_and_taken_back")
-            self._applied = 0
-            self.shown = {}
-            self.apply(position)
+        assert self._applied <= upto, "what readers saw is never taken back"
 
     async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
         await self._runtime.clock.sleep(between(self._runtime.random.random(), 1e-4, 0.05))
         index = bisect_right(self._positions, after)
         floor = self._positions[index - 1] if index else NOWHERE
         return floor, tuple(self.records[index : index + limit])
+
+    def takes_writes(self) -> bool:
+        return True
+
+    def at_once(self, body: bytes) -> Written | None:
+        return Written(body)
 
     def key_of(self, body: bytes) -> bytes:
         return body.partition(b"=")[0]
@@ -166,7 +166,7 @@ class KeyValueStore:
         wanted, _, expected = rest.partition(b"?")
         if value != expected:
             return Found(REFUSED + value, seen)
-        return Found(APPLIED, seen, key + b"=" + wanted)
+        return Found(APPLIED, seen, Written(key + b"=" + wanted))
 
 
 class KeyValueStores:

@@ -9,7 +9,9 @@ from belvedere.cluster.log import Limits
 from belvedere.cluster.messages import Outcome
 from belvedere.cluster.router import Router
 from belvedere.cluster.seat import Seat
+from belvedere.cluster.topology import OFFICE
 from belvedere.meta import records
+from belvedere.meta.election import campaign
 from belvedere.meta.leases import Lease
 from belvedere.meta.metadata import Metadata, Proposal
 from belvedere.meta.state import ClusterState, Tablet
@@ -65,6 +67,7 @@ class SimNode:
         )
         self.host.watch = lambda seat: watch(self, seat)
         self.router = Router(runtime, self.host, self.metadata, self.incarnation)
+        self._failover = FailoverLeader(runtime, self.metadata, LEASE_SECONDS)
         self._lease: Lease | None = None
         self._started = False
 
@@ -76,6 +79,7 @@ class SimNode:
             except StoreUnavailable:
                 await self.runtime.clock.sleep(0.1)
         self.host.start()
+        self._failover.start()
         self.runtime.spawn("membership", self._belong())
 
     def _receive(self, sender: str, message: object) -> None:
@@ -98,10 +102,17 @@ class SimNode:
                 await self.runtime.clock.sleep(0.1)
                 continue
             self._lease = lease
-            topology = FailoverLeader(self.runtime, self.name, self.metadata, lease, LEASE_SECONDS)
-            self.runtime.spawn("topology", topology.run())
+            topology = self.runtime.spawn("topology", self._lead(lease))
             await lease.lost()
             self._lease = None
+            topology.cancel()
+
+    async def _lead(self, lease: Lease) -> None:
+        try:
+            tenure = await campaign(self.runtime, self.metadata, OFFICE, self.name, lease)
+        except LeaseGone:
+            return
+        await self._failover.lead(tenure)
 
     async def _register(self, lease: Lease) -> None:
         key = records.alive_key(self.name)

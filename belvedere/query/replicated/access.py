@@ -1,0 +1,277 @@
+"""DataAccess over a cluster: every operation goes to the replica of its tablet that is to carry it out.
+
+Nothing is locked across nodes. What reads, decides and writes sends along what it saw; the primary writes
+only if that is still so, and otherwise the statement is run anew (`NotAsSeen`). Nodes take turns among their
+own statements for a partition, so at most one of each node contends.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from belvedere.cluster.configuration import Level
+from belvedere.cluster.messages import Done, Kind, Outcome
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState, Tablet
+from belvedere.model.mutations import Mutation
+from belvedere.model.schema import Table
+from belvedere.query.access import Admission, ViewKeeper
+from belvedere.query.errors import WriteTimeout
+from belvedere.query.keeping import deletes_many
+from belvedere.query.partition_locks import PartitionLocks
+from belvedere.query.replicated.dates import newest_time
+from belvedere.query.replicated.failures import Attempt, failure_of
+from belvedere.query.replicated.large_deletions import delete_most
+from belvedere.query.replicated.operations import (
+    NOT_AS_SEEN,
+    AwaitDelivery,
+    Change,
+    RangePage,
+    ReadPartition,
+    ReadRange,
+    Seen,
+    changes,
+    decode_page,
+    decode_rows,
+    digest,
+    encode,
+)
+from belvedere.query.results import Result
+from belvedere.query.view_rows import unwrap_partition
+from belvedere.runtime.api import Runtime
+from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+
+_LEVELS = {
+    0: Level.ONE, 1: Level.ONE, 2: Level.TWO, 3: Level.THREE, 4: Level.QUORUM, 5: Level.ALL,
+    6: Level.QUORUM, 7: Level.QUORUM, 8: Level.QUORUM, 9: Level.QUORUM, 10: Level.ONE,
+}  # fmt: skip
+#: Before a statement is run anew, at most, in seconds.
+_PAUSE = 0.02
+
+Write = tuple[Table, Mutation]
+#: `cluster.router.Router.ask`.
+Ask = Callable[[Callable[[ClusterState], Tablet | None], str, Level, bytes, float], Awaitable[Outcome]]
+
+
+class NotAsSeen(Exception):
+    """Nothing was written: what the statement was decided by has changed. Run it anew."""
+
+
+class ClusterAccess:
+    def __init__(self, runtime: Runtime, metadata: Metadata, ask: Ask, patience: float) -> None:
+        """`patience`: how long a statement may take, in seconds."""
+        self.runtime = runtime
+        self.metadata = metadata
+        self.patience = patience
+        self.locks = PartitionLocks()
+        #: Who looks after views.
+        self.keeper: Callable[[], ViewKeeper]
+        #: Asked before anything is read or written.
+        self.admission: Admission | None = None
+        self._ask = ask
+        self._last_timestamp = 0
+
+    def at(self, consistency: int) -> "LeveledAccess":
+        return LeveledAccess(self, consistency, self.runtime.clock.monotonic() + self.patience)
+
+    async def ask(
+        self, table: bytes, token: int, kind: str, level: Level, body: bytes, until: float
+    ) -> tuple[Outcome, Tablet | None]:
+        """The tablet as this node knows it now goes along, for what a failure has to say."""
+
+        def find(state: ClusterState) -> Tablet | None:
+            tablets = state.tablet_maps.get(table)
+            return None if tablets is None else tablets.holding(token)
+
+        patience = max(0.0, until - self.runtime.clock.monotonic())
+        outcome = await self._ask(find, kind, level, body, patience)
+        return outcome, find(self.metadata.state)
+
+    async def insisting(
+        self, work: Awaitable[Result], again: Callable[[], Result | Awaitable[Result]], consistency: int
+    ) -> Result:
+        """Run a statement until nobody comes in between."""
+        until = self.runtime.clock.monotonic() + self.patience
+        while True:
+            try:
+                return await work
+            except NotAsSeen:
+                if self.runtime.clock.monotonic() > until:
+                    why = "others changed the same rows again and again"
+                    raise WriteTimeout(f"CAS operation timed out: {why}", consistency, 0, 1, "CAS") from None
+            await self.runtime.clock.sleep(_PAUSE * self.runtime.random.random())
+            result = again()
+            if isinstance(result, Result):
+                return result
+            work = result
+
+    def next_timestamp(self) -> int:
+        self._last_timestamp = max(self.runtime.clock.wall_micros(), self._last_timestamp + 1)
+        return self._last_timestamp
+
+
+class LeveledAccess:
+    """For one statement: its consistency level and its deadline."""
+
+    def __init__(self, cluster: ClusterAccess, consistency: int, until: float) -> None:
+        self._cluster = cluster
+        self._consistency = consistency
+        self._level = _LEVELS.get(consistency, Level.QUORUM)
+        self._until = until
+        #: The first write time that was chosen for this statement.
+        self._chosen: int | None = None
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None:
+        return None
+
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
+        found = await self.read_stored(table, read, now)
+        return found if table.view is None else unwrap_partition(table, found)
+
+    async def read_stored(
+        self, table: Table, read: PartitionRead, now: int, level: Level | None = None
+    ) -> PartitionRows:
+        """As it is stored: of a view, images."""
+        body = encode(ReadPartition(read, now))
+        found: PartitionRows = decode_rows(
+            await self._get(table, read.token, Kind.READ, body, level or self._level)
+        )
+        found.after = 0
+        return found
+
+    async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage:
+        """One tablet's stretch of the scan; `next` leads on into the following tablet."""
+        page = (await self.scan_stored(table, read, now)).page
+        if table.view is not None:
+            for found in page.partitions:
+                unwrap_partition(table, found)
+        return page
+
+    async def scan_stored(self, table: Table, read: RangeRead, now: int) -> RangePage:
+        token = read.start[0]
+        last = self._cluster.metadata.state.tablet_maps[table.id].holding(token).last_token
+        body = encode(ReadRange(read, now))
+        found = decode_page(await self._get(table, token, Kind.READ, body, self._level))
+        found.page.after = 0
+        if found.page.next is None and last < read.end_token:
+            found.page.next = (last + 1, b"")
+        return found
+
+    async def _get(
+        self, table: Table, token: int, kind: str, body: bytes, level: Level, write_type: str = ""
+    ) -> bytes:
+        self._check()
+        outcome, tablet = await self._cluster.ask(table.id, token, kind, level, body, self._until)
+        if isinstance(outcome, Done):
+            return outcome.result
+        raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
+
+    def _attempt(self, table: Table, tablet: Tablet | None, level: Level, write_type: str) -> Attempt:
+        state = self._cluster.metadata.state
+        return Attempt(state, table, tablet, self._consistency, level, write_type)
+
+    def view_warnings(self, view: Table) -> tuple[str, ...]:
+        return self._cluster.keeper().warnings(view)
+
+    async def pause(self) -> None:
+        await self._cluster.runtime.clock.sleep(0)
+
+    def _check(self) -> None:
+        if self._cluster.admission is not None:
+            self._cluster.admission.check()
+
+    # --- writing -------------------------------------------------------------------------------------
+
+    def write_now(self, table: Table, mutation: Mutation) -> int | None:
+        return None
+
+    async def write(self, mutations: Sequence[Write]) -> int:
+        """Several: the first one's record takes the others along, so that it is all or none."""
+        for table, mutation in mutations:
+            if deletes_many(table, mutation) and self._cluster.keeper().makers(table):
+                await delete_most(self, table, mutation)
+        (table, first), others = mutations[0], [mutation for _, mutation in mutations[1:]]
+        await self.write_one(table, first, others)
+        return 0
+
+    async def write_one(
+        self, table: Table, mutation: Mutation, others: Sequence[Mutation] = (), seen: Sequence[Seen] = ()
+    ) -> None:
+        self._check()
+        dated = self._chosen is not None and newest_time(mutation) >= self._chosen
+        body = changes(mutation, others, seen, dated=dated)
+        kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
+        outcome, tablet = await self._cluster.ask(table.id, mutation.token, kind, level, body, self._until)
+        if not isinstance(outcome, Done):
+            write_type = "COUNTER" if table.is_counter else "CAS" if seen else "BATCH" if others else "SIMPLE"
+            raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
+        if outcome.result == NOT_AS_SEEN:
+            raise NotAsSeen
+        if others:
+            await self.delivered(table, mutation.token)
+
+    async def write_mark(self, table: Table, token: int) -> None:
+        """A record that changes nothing: when this returns, all that was ordered before has been applied."""
+        self._check()
+        body = encode(Change(None))
+        outcome, tablet = await self._cluster.ask(table.id, token, Kind.WRITE, self._level, body, self._until)
+        if not isinstance(outcome, Done):
+            raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
+
+    async def delivered(self, table: Table, token: int) -> None:
+        """Return when what was written to this tablet has reached views and other partitions."""
+        await self._get(table, token, Kind.FRESH, encode(AwaitDelivery()), Level.ONE, "BATCH")
+
+    def partly_written(self) -> WriteTimeout:
+        why = "other writes came in between, when a part had been written already"
+        return WriteTimeout(f"Operation timed out - {why}", self._consistency, 0, 1, "UNLOGGED_BATCH")
+
+    @asynccontextmanager
+    async def lock(self, partitions: Sequence[tuple[Table, bytes]]) -> AsyncIterator["_Turn"]:
+        async with self._cluster.locks.hold((table.id, key) for table, key in partitions):
+            yield _Turn(self)
+
+    async def durable(self, position: int) -> None:
+        """What is answered is on the disks of all replicas in sync."""
+
+    async def truncate(self, table: Table) -> None:
+        raise AssertionError("a replicated table is truncated by a change of the metadata")
+
+    def next_timestamp(self) -> int:
+        found = self._cluster.next_timestamp()
+        if self._chosen is None:
+            self._chosen = found
+        return found
+
+
+class _Turn:
+    """This node's turn at some partitions: what is read is remembered, and written on."""
+
+    def __init__(self, access: LeveledAccess) -> None:
+        self._access = access
+        self._seen: dict[tuple[bytes, bytes], list[Seen]] = {}
+
+    async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
+        found = await self._access.read_stored(table, read, now, Level.QUORUM)
+        self._seen.setdefault((table.id, read.key), []).append(Seen(read, now, digest(found)))
+        return found
+
+    async def write(self, mutations: Sequence[Write]) -> int:
+        """Each partition by itself: only conditions could ask for more, and these have one partition."""
+        written = False
+        for table, mutation in mutations:
+            try:
+                await self._access.write_one(
+                    table, mutation, (), self._seen.get((table.id, mutation.key), ())
+                )
+            except NotAsSeen:
+                if written:
+                    raise self._access.partly_written() from None
+                raise
+            written = True
+        return 0
+
+
+def _at_least_quorum(level: Level) -> Level:
+    return Level.QUORUM if level in (Level.ONE, Level.TWO) else level

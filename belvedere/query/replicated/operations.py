@@ -1,0 +1,77 @@
+"""What nodes ask of a tablet's replicas: the bodies of requests, and what comes back."""
+
+from collections.abc import Sequence
+
+import msgspec
+from xxhash import xxh3_128_digest
+
+from belvedere.model.mutations import Mutation
+from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+
+
+class ReadPartition(msgspec.Struct, array_like=True, frozen=True, tag="partition"):
+    read: PartitionRead
+    now: int
+
+
+class ReadRange(msgspec.Struct, array_like=True, frozen=True, tag="range"):
+    """Answered with a RangePage."""
+
+    read: RangeRead
+    now: int
+
+
+class AwaitDelivery(msgspec.Struct, array_like=True, frozen=True, tag="delivered"):
+    """Answered when all that was written before has reached the tablets of views, and of other partitions."""
+
+
+class Seen(msgspec.Struct, array_like=True, frozen=True):
+    """What somebody read of the partition that is to be changed."""
+
+    read: PartitionRead
+    now: int
+    digest: bytes
+
+
+class Change(msgspec.Struct, array_like=True, frozen=True, tag="change"):
+    """A write, or, if it was decided by what was `seen`, an update."""
+
+    #: None changes nothing: only what was delivered is written down.
+    mutation: Mutation | None
+    #: Parts of the same batch for other partitions.
+    others: list[Mutation] = []
+    seen: list[Seen] = []
+    #: The write time was chosen by the node that asks: the primary may choose a later one, so that it is
+    #: later than that of every write ordered before.
+    dated: bool = False
+
+
+class RangePage(msgspec.Struct, array_like=True):
+    page: ScanPage
+    #: Everything that this tablet was written up to this commit version is in the page.
+    version: int
+
+
+Operation = ReadPartition | ReadRange | AwaitDelivery | Change
+
+#: Results of a Change.
+CHANGED, NOT_AS_SEEN = b"+", b"!"
+
+encode = msgspec.msgpack.Encoder().encode
+_decode_operation = msgspec.msgpack.Decoder(Operation).decode
+decode_rows = msgspec.msgpack.Decoder(PartitionRows).decode
+decode_page = msgspec.msgpack.Decoder(RangePage).decode
+
+
+def decode_operation(body: bytes) -> Operation:
+    found: Operation = _decode_operation(body)
+    return found
+
+
+def digest(found: PartitionRows) -> bytes:
+    """Equal for equal rows that are stored in the same way."""
+    return xxh3_128_digest(encode((found.static, found.rows, found.more)))
+
+
+def changes(first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], *, dated: bool) -> bytes:
+    return encode(Change(first, list(others), list(seen), dated))

@@ -1,0 +1,92 @@
+"""The replicas of a node as replication sees them (`cluster.ports.Stores`), and what they deliver."""
+
+from collections.abc import Awaitable, Callable
+
+from belvedere.cluster.configuration import Level
+from belvedere.cluster.messages import Done, Kind
+from belvedere.cluster.ports import Opened
+from belvedere.meta.metadata import Metadata
+from belvedere.meta.state import ClusterState, Tablet
+from belvedere.model.mutations import Mutation, decode_replicated
+from belvedere.query.access import ViewKeeper
+from belvedere.query.replicated.access import Ask
+from belvedere.query.replicated.operations import Change, encode
+from belvedere.query.replicated.outbox import Outbox
+from belvedere.query.replicated.tablet_rows import TabletRows
+from belvedere.runtime.api import Runtime
+from belvedere.storage.engine import StorageEngine
+
+#: For one delivery, in seconds; then it is tried again.
+_PATIENCE = 3.0
+
+
+class Replicas:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: Metadata,
+        engine: StorageEngine,
+        align: Callable[[], Awaitable[None]],
+        keeper: Callable[[], ViewKeeper],
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._engine = engine
+        self._align = align
+        self._keeper = keeper
+        #: Set once they are known: how operations are asked of tablets, and whether this node is primary.
+        self.ask: Ask
+        self.serves: Callable[[int], bool] = lambda tablet: False
+        self.rows: dict[int, TabletRows] = {}
+        self._stopping = False
+        metadata.listen(self._on_state)
+
+    async def open(self, tablet: int) -> Opened:
+        await self._align()
+        log, store = self._engine.replica(tablet), self._engine.store(tablet)
+        found = log.opened()
+        last = found.records[-1].position if found.records else found.base
+        rows = TabletRows(self._runtime.clock, store, log, self._keeper, last)
+        rows.outbox = Outbox(
+            self._runtime,
+            self._deliver,
+            lambda: self.serves(tablet),
+            log.keep_from,
+            lambda: self._write_mark(store.table.id, store.first_token),
+        )
+        for record in found.records:
+            if record.position <= found.committed:
+                rows.outbox.learn(record.position.version, decode_replicated(record.data))
+        log.on_shown = rows.outbox.learn
+        self.rows[tablet] = rows
+        return Opened(rows, found.base, tuple(found.records), found.committed)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        for rows in list(self.rows.values()):
+            await rows.outbox.close()
+
+    def _on_state(self, before: ClusterState, after: ClusterState) -> None:
+        if before.tablet_maps is after.tablet_maps or self._stopping:
+            return
+        there = {tablet.id for tablets in after.tablet_maps.values() for tablet in tablets.tablets}
+        for tablet in [tablet for tablet in self.rows if tablet not in there]:
+            self._runtime.spawn("outbox.close", self.rows.pop(tablet).outbox.close())
+
+    # --- delivering ----------------------------------------------------------------------------------
+
+    async def _deliver(self, mutation: Mutation) -> bool:
+        if mutation.table not in self._metadata.state.tablet_maps:
+            return True  # The table, or the view, was dropped.
+        return await self._write(mutation.table, mutation.token, Change(mutation))
+
+    async def _write_mark(self, table: bytes, token: int) -> None:
+        await self._write(table, token, Change(None))
+
+    async def _write(self, table: bytes, token: int, change: Change) -> bool:
+        def find(state: ClusterState) -> Tablet | None:
+            tablets = state.tablet_maps.get(table)
+            return None if tablets is None else tablets.holding(token)
+
+        outcome = await self.ask(find, Kind.WRITE, Level.ONE, encode(change), _PATIENCE)
+        return isinstance(outcome, Done)

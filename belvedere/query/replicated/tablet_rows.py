@@ -1,0 +1,182 @@
+"""What replication stands on: a tablet's log and rows on this node (`cluster.ports.TabletStore`).
+
+Rows are those of committed records, so what is read here is never taken back. A write that needs no look at
+what is stored is ordered at once. One whose table has views, or that was decided by what somebody read, is
+ordered while its partition is held, and by then every record that was ordered before has been applied.
+"""
+
+from collections.abc import Callable
+
+from belvedere.cluster.ports import Found, WhenWritten, Written
+from belvedere.model.mutations import Mutation, ReplicatedWrite, ViewUpdate, encode_replicated
+from belvedere.model.positions import NOWHERE, Position, Record
+from belvedere.query.access import ViewKeeper, ViewMakers
+from belvedere.query.keeping import ALWAYS, real_changes, updates_of
+from belvedere.query.replicated.dates import later, newest_time
+from belvedere.query.replicated.operations import (
+    CHANGED,
+    NOT_AS_SEEN,
+    AwaitDelivery,
+    Change,
+    Operation,
+    RangePage,
+    ReadPartition,
+    ReadRange,
+    decode_operation,
+    digest,
+    encode,
+)
+from belvedere.query.replicated.outbox import Outbox
+from belvedere.runtime.api import Clock
+from belvedere.storage.replica_log import ReplicaLog
+from belvedere.storage.tablet import TabletStore
+from belvedere.storage.tablet_changes import RowChange
+
+#: Stands for the version of a record that has none yet.
+_NO_VERSION = 0
+
+
+class TabletRows:
+    def __init__(
+        self,
+        clock: Clock,
+        store: TabletStore,
+        log: ReplicaLog,
+        keeper: Callable[[], ViewKeeper],
+        last: Position,
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._log = log
+        self._keeper = keeper
+        #: Set once it is known how to deliver.
+        self.outbox: Outbox
+        #: Where the log ends.
+        self._last = last
+        #: The latest write time that was chosen here.
+        self._date = 0
+        #: The request that was decoded last: it is looked at several times in a row.
+        self._decoded: tuple[bytes, Operation] = (b"", AwaitDelivery())
+
+    # --- the log -------------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        return self._log.has_room()
+
+    def takes_writes(self) -> bool:
+        return not self.outbox.is_full
+
+    def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
+        self._last = records[-1].position
+        self._log.append(records, committed, written)
+
+    def apply(self, position: Position) -> None:
+        self._log.apply(position)
+
+    def cut(self, position: Position) -> None:
+        self._last = position
+        self._log.cut(position)
+
+    async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
+        return await self._log.read_tail(after, limit)
+
+    # --- requests ------------------------------------------------------------------------------------
+
+    def _operation(self, body: bytes) -> Operation:
+        if self._decoded[0] is not body:
+            self._decoded = body, decode_operation(body)
+        return self._decoded[1]
+
+    def key_of(self, body: bytes) -> bytes:
+        operation = self._operation(body)
+        assert isinstance(operation, Change)
+        return b"" if operation.mutation is None else operation.mutation.key
+
+    def at_once(self, body: bytes) -> Written | None:
+        change = self._operation(body)
+        assert isinstance(change, Change)
+        if change.seen or (change.mutation is not None and self._makers):
+            return None
+        return self._written(self._dated(change), [])
+
+    def look_now(self, body: bytes, update: bool) -> Found | None:
+        operation = self._operation(body)
+        if isinstance(operation, ReadPartition):
+            found = self._store.read_now(operation.read, operation.now)
+            return None if found is None else Found(encode(found), NOWHERE)
+        if isinstance(operation, AwaitDelivery) and not self.outbox.count:
+            return Found(b"", NOWHERE)
+        if isinstance(operation, Change):
+            return self._update_now(operation)
+        return None
+
+    async def look(self, body: bytes, update: bool) -> Found:
+        operation = decode_operation(body)
+        match operation:
+            case ReadPartition(read, now):
+                return Found(encode(await self._store.read(read, now)), NOWHERE)
+            case ReadRange(read, now):
+                version = self._store.last_version
+                page = await self._store.scan(read, now)
+                return Found(encode(RangePage(page, version)), NOWHERE)
+            case AwaitDelivery():
+                await self.outbox.all_delivered()
+                return Found(b"", NOWHERE)
+            case Change():
+                return await self._update(operation)
+
+    # --- updates -------------------------------------------------------------------------------------
+
+    @property
+    def _makers(self) -> ViewMakers:
+        return self._keeper().makers(self._store.table)
+
+    def _update_now(self, change: Change) -> Found | None:
+        for seen in change.seen:
+            found = self._store.read_now(seen.read, seen.now)
+            if found is None:
+                return None
+            if digest(found) != seen.digest:
+                return Found(NOT_AS_SEEN, NOWHERE)
+        change, makers = self._dated(change), self._makers
+        changes = None if change.mutation is None else self._changes_now(change.mutation, makers)
+        if changes is None:
+            return None
+        return Found(CHANGED, NOWHERE, self._written(change, self._updates(change, makers, changes)))
+
+    def _changes_now(self, mutation: Mutation, makers: ViewMakers) -> list[RowChange] | None:
+        return self._store.changes_now(mutation, ALWAYS) if makers else []
+
+    async def _update(self, change: Change) -> Found:
+        for seen in change.seen:
+            if digest(await self._store.read(seen.read, seen.now)) != seen.digest:
+                return Found(NOT_AS_SEEN, NOWHERE)
+        change = self._dated(change)
+        while True:
+            makers = self._makers
+            changes: list[RowChange] = []
+            if change.mutation is not None and makers:
+                changes = await self._store.changes(change.mutation, ALWAYS)
+            # A view that came while this waited wants its share, too.
+            if makers is self._makers:
+                break
+        return Found(CHANGED, NOWHERE, self._written(change, self._updates(change, makers, changes)))
+
+    def _updates(self, change: Change, makers: ViewMakers, changes: list[RowChange]) -> list[ViewUpdate]:
+        if change.mutation is None:
+            return []
+        return updates_of(makers, change.mutation, real_changes(changes), _NO_VERSION)
+
+    def _dated(self, change: Change) -> Change:
+        """With write times later than those of all writes ordered before, if they are ours to choose."""
+        mutation = change.mutation
+        if not change.dated or mutation is None:
+            return change
+        self._date = max(self._clock.wall_micros(), self._last.version + 1, self._date + 1)
+        by = self._date - newest_time(mutation)
+        return Change(later(mutation, by), [later(other, by) for other in change.others], [], dated=True)
+
+    def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
+        write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered)
+        # Writes that are ordered later, here or by another primary, choose times beyond this version.
+        return Written(encode_replicated(write), self._date if change.dated else 0)

@@ -1,0 +1,58 @@
+"""A node's share of a replicated cluster: its replicas, the way to those of others, and statements over
+both."""
+
+from typing import Self
+
+from belvedere.cluster.host import Host
+from belvedere.cluster.log import Limits
+from belvedere.cluster.mail import Mail
+from belvedere.cluster.member import Member
+from belvedere.cluster.router import Router
+from belvedere.query.database import Database
+from belvedere.query.replicated.access import ClusterAccess
+from belvedere.query.replicated.replicas import Replicas
+from belvedere.runtime.api import Runtime
+
+#: How long a statement may take, in seconds: drivers wait ten.
+STATEMENT_SECONDS = 8.0
+
+
+class Replication:
+    """`start` it on an open database of a node that has joined, `stop` it before the database closes."""
+
+    def __init__(self, runtime: Runtime, member: Member, incarnation: int, database: Database) -> None:
+        metadata = database.metadata
+        self.replicas = Replicas(
+            runtime, metadata, database.engine, database.access.align, lambda: database.access.keeper
+        )
+        mail = Mail(runtime, member.rpc, metadata)
+        self.host = Host(
+            runtime,
+            database.node_id,
+            incarnation,
+            metadata,
+            mail,
+            self.replicas,
+            lambda: member.operations.allowed,
+            Limits(),
+        )
+        mail.receive = self.host.receive
+        router = Router(runtime, self.host, metadata, incarnation)
+        self.replicas.ask = router.ask
+        self.replicas.serves = self._serves
+        self.access = ClusterAccess(runtime, metadata, router.ask, STATEMENT_SECONDS)
+
+    @classmethod
+    def start(cls, runtime: Runtime, member: Member, incarnation: int, database: Database) -> Self:
+        replication = cls(runtime, member, incarnation, database)
+        database.serve_cluster(replication.access)
+        replication.host.start()
+        return replication
+
+    async def stop(self) -> None:
+        await self.replicas.stop()
+        await self.host.stop()
+
+    def _serves(self, tablet: int) -> bool:
+        seat = self.host.seats.get(tablet)
+        return seat is not None and seat.replica.serves(seat.moment())
