@@ -1,10 +1,11 @@
 """The arguments with which a server joins a cluster."""
 
 import argparse
+import math
 import re
 
 from belvedere.cli.arguments import port_number
-from belvedere.server.settings import ClusterSettings, EtcdMetadata, SqliteMetadata
+from belvedere.server.settings import LEASE_SECONDS, ClusterSettings, EtcdMetadata, SqliteMetadata
 
 
 class WrongClusterArguments(Exception):
@@ -39,6 +40,14 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="where other nodes reach this one, at the address that it listens on (default: %(default)s)",
     )
     group.add_argument(
+        "--lease-seconds",
+        type=_lease_seconds,
+        default=LEASE_SECONDS,
+        metavar="S",
+        help="for so long at most a dead node counts as alive, and is not replaced; as long a live one "
+        "serves without the metadata store (default: %(default)g)",
+    )
+    group.add_argument(
         "--experimental-cluster",
         action="store_true",
         help="let there be more than one node, though each table is served only by the one it was created on",
@@ -49,6 +58,17 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", text):
         raise argparse.ArgumentTypeError(f"letters, digits, '_', '.' and '-', not {text!r}")
     return text
+
+
+def _lease_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    # etcd knows whole seconds only, and none below one.
+    if not 1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"a number of seconds from 1 to 3600, not {text!r}")
+    return seconds
 
 
 def _metadata(text: str) -> SqliteMetadata | EtcdMetadata:
@@ -81,5 +101,6 @@ def cluster_settings(arguments: argparse.Namespace) -> ClusterSettings | None:
         arguments.cluster,
         arguments.host,
         arguments.rpc_port,
+        lease_seconds=arguments.lease_seconds,
         experimental=arguments.experimental_cluster,
     )

@@ -1,0 +1,289 @@
+"""One run: a cluster, clients, what befalls it, rest, and what is there then."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cassandra import ConsistencyLevel
+from cassandra.cluster import Cluster, Session
+from cassandra.query import SimpleStatement
+
+from belvedere.sim.checkers.history import History
+from tests.cluster.chaos import schema
+from tests.cluster.chaos.client import Settings, connected, only
+from tests.cluster.chaos.judging import view_differences
+from tests.cluster.chaos.nemesis import Fault, befall
+from tests.cluster.chaos.nodes import ROOT, NodeDidNotStart, Nodes, wait_for
+from tests.cluster.chaos.placement import placement
+from tests.cluster.chaos.recording import Contents, LifeTold, Record, Trouble
+from tests.cluster.chaos.work import LOST, REFUSALS
+from tests.meta.etcd_server import EtcdServer
+
+Say = Callable[[str], None]
+
+#: Until everybody has everything again; generous, for machines that others use, too.
+_REST_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Clients in `processes`, `threads` of them in each."""
+
+    seed: int
+    processes: int = 2
+    threads: int = 3
+    warm_up: float = 2.0
+
+
+def whole_run(
+    nodes: Nodes,
+    load: Load,
+    faults: list[Fault],
+    folder: Path,
+    say: Say,
+    *,
+    store: EtcdServer | None = None,
+    each_alone: bool = False,
+) -> Record:
+    """The nodes are stopped at the end. `each_alone`: at rest each one of them alone must have everything."""
+    record = Record(History(time.monotonic_ns))
+    nodes.start()
+    with ExitStack() as stack:
+        cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
+        stack.callback(cluster.shutdown)
+        create_schema(nodes, cluster.connect())
+        clients = start_clients(nodes, load, folder, stack)
+        time.sleep(load.warm_up)
+        try:
+            befall(nodes, faults, say, store)
+            nodes.start()
+        except NodeDidNotStart as failure:
+            record.failures.append(str(failure))
+        finally:
+            record.failures += stop_clients(clients)
+    collect(record, folder)
+    if not record.failures:
+        say("waiting for rest")
+        look_at_rest(nodes, record, say)
+        if each_alone and not record.failures:
+            _look_at_each_alone(nodes, record, say)
+    say("stopping")
+    nodes.stop()
+    record.lives = lives_of(nodes)
+    return record
+
+
+def lives_of(nodes: Nodes) -> list[LifeTold]:
+    return [
+        LifeTold(one.node, one.process.poll(), one.killed, one.asked_to_stop, one.log_lines())
+        for one in nodes.lives
+    ]
+
+
+def create_schema(nodes: Nodes, session: Session) -> None:
+    for text in schema.statements(min(3, len(nodes.all))):
+        session.execute(text)
+    for view in schema.VIEWS:
+        wait_for(lambda view=view: _is_built(session, view), 60, f"the view {view} is built")
+
+
+def _is_built(session: Session, view: str) -> bool:
+    try:
+        session.execute(f"SELECT * FROM {schema.KEYSPACE}.{view} LIMIT 1")
+    except Exception as error:
+        if "built" in str(error):
+            return False
+        raise
+    return True
+
+
+# --- clients ------------------------------------------------------------------------------------------
+
+
+def start_clients(nodes: Nodes, load: Load, folder: Path, stack: ExitStack) -> "list[subprocess.Popen[str]]":
+    """They end with the stack, if nobody stopped them before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic_ns()
+    clients = []
+    for number in range(load.processes):
+        settings = Settings(
+            name=f"c{number}.",
+            number=(number + 1) * 100,
+            seed=load.seed,
+            hosts=nodes.hosts,
+            port=nodes.port,
+            threads=load.threads,
+            began=began,
+            folder=str(folder),
+            token_aware=number % 2 == 1,
+            client_timestamps=number % 2 == 1,
+            request_timeout=max(2.0, 2 * nodes.lease_seconds),
+        )
+        command = [sys.executable, "-W", "ignore", "-m", "tests.cluster.chaos.client"]
+        with (folder / f"{settings.name}log").open("w") as errors:
+            process = subprocess.Popen(
+                [*command, msgspec.json.encode(settings).decode()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+        stack.callback(_end, process)
+        clients.append(process)
+    for process in clients:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "working\n", "a client could not begin"
+    return clients
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+def stop_clients(clients: "list[subprocess.Popen[str]]") -> list[str]:
+    """What went wrong with the clients themselves."""
+    for process in clients:
+        assert process.stdin is not None
+        process.stdin.close()
+    found = []
+    for number, process in enumerate(clients):
+        try:
+            status: Any = process.wait(60)
+        except subprocess.TimeoutExpired:
+            status = "a hang"
+        if status != 0:
+            found.append(f"client process {number} ended with {status}")
+    return found
+
+
+def collect(record: Record, folder: Path) -> None:
+    record.history = History.merged(path.read_bytes() for path in sorted(folder.glob("c*.history.jsonl")))
+    for path in sorted(folder.glob("c*.troubles.jsonl")):
+        record.troubles += [
+            msgspec.json.decode(line, type=Trouble) for line in path.read_bytes().splitlines()
+        ]
+
+
+# --- rest ---------------------------------------------------------------------------------------------
+
+
+def wait_until_at_rest(nodes: Nodes, seconds: float = _REST_SECONDS) -> float:
+    """Every node lives, and every replica has everything. How long it took."""
+    names = {node.name for node in nodes.all}
+
+    def at_rest() -> bool:
+        now = placement(nodes.metadata)
+        return now.alive == names and not now.lagging
+
+    try:
+        return wait_for(at_rest, seconds, "rest")
+    except AssertionError:
+        now = placement(nodes.metadata)
+        missing = ", ".join(sorted(names - now.alive)) or "nobody"
+        raise AssertionError(f"no rest within {seconds:.0f} s; dead: {missing}; {now.lagging}") from None
+
+
+def look_at_rest(nodes: Nodes, record: Record, say: Say) -> None:
+    """What each node tells then, asked for a majority, for all, and for any."""
+    try:
+        say(f"at rest after {wait_until_at_rest(nodes):.1f} s")
+        for node in nodes.all:
+            cluster = connected([node.host], nodes.port, policy=only(node.host), request_timeout=30)
+            try:
+                for level in ("QUORUM", "ALL", "ONE"):
+                    record.contents.append(_contents(cluster, node.name, level))
+            finally:
+                cluster.shutdown()
+    except (AssertionError, *REFUSALS, *LOST) as failure:
+        record.failures.append(f"after the faults: {type(failure).__name__}: {failure}")
+
+
+def _look_at_each_alone(nodes: Nodes, record: Record, say: Say) -> None:
+    """All were in sync, so whoever is left has every acknowledged write, and is told to be the primary."""
+    for node in nodes.all:
+        others = [other for other in nodes.all if other is not node]
+        for other in others:
+            other.kill()
+        cluster = connected([node.host], nodes.port, policy=only(node.host), request_timeout=30)
+        try:
+            contents = _contents(cluster, node.name, "ONE")
+            contents.node += " alone"
+            record.contents.append(contents)
+            nodes.start()
+            say(f"{node.name} was alone; at rest after {wait_until_at_rest(nodes):.1f} s")
+        except (AssertionError, NodeDidNotStart, *REFUSALS, *LOST) as failure:
+            record.failures.append(f"{node.name} alone: {type(failure).__name__}: {failure}")
+            return
+        finally:
+            cluster.shutdown()
+
+
+def _contents(cluster: Cluster, node: str, level: str) -> Contents:
+    session = cluster.connect()
+
+    def rows(table: str, columns: str) -> list[Any]:
+        text = f"SELECT {columns} FROM {schema.KEYSPACE}.{table}"
+        consistency = getattr(ConsistencyLevel, level)
+        return [
+            tuple(row) for row in _patiently(session, SimpleStatement(text, consistency_level=consistency))
+        ]
+
+    found = Contents(node, level, time.monotonic_ns(), 0)
+    for table in (schema.REGISTERS, schema.CONDITIONAL, schema.LEFT, schema.RIGHT):
+        found.registers |= {schema.register(table, key): value for key, value in rows(table, "k, v")}
+    found.counters = {schema.register(schema.COUNTERS, key): n for key, n in rows(schema.COUNTERS, "k, n")}
+    columns = "shelf, id, place, size"
+    found.items = rows(schema.ITEMS, columns)
+    found.registers |= {schema.item(shelf, number): size for shelf, number, _, size in found.items}
+    found.ended = time.monotonic_ns()
+    for view, keyed_by in schema.VIEWS.items():
+
+        def follows(view: str = view, keyed_by: str = keyed_by) -> bool:
+            found.views[view] = rows(view, columns)
+            return not view_differences(found.items, found.views[view], keyed_by)
+
+        try:
+            wait_for(follows, 30, f"{view} equals its base")
+        except AssertionError:
+            continue  # Who judges sees in which rows it differs.
+    return found
+
+
+def _patiently(session: Session, statement: SimpleStatement) -> Any:
+    """There is an answer, if perhaps not at once: a connection may be on its way, a primary be replaced."""
+    deadline = time.monotonic() + _REST_SECONDS
+    while True:
+        try:
+            return session.execute(statement)
+        except (*REFUSALS, *LOST):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def described(load: Load, faults: list[Fault], nodes: Nodes) -> str:
+    """For whoever looks at a run later."""
+    return json.dumps(
+        {
+            "seed": load.seed,
+            "lease_seconds": nodes.lease_seconds,
+            "metadata": nodes.metadata.partition(":")[0],
+            "faults": [str(fault) for fault in faults],
+        },
+        indent=1,
+    )

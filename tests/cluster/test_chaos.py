@@ -1,0 +1,318 @@
+"""A cluster of three processes that are killed, paused and stopped while drivers write to it.
+
+Runs are short here, their seeds fixed. `python -m tests.cluster.chaos` hunts for as long as one likes; its
+runs are the same. A run that fails leaves its record in a folder that the failure names.
+"""
+
+import copy
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cassandra import ConsistencyLevel
+from cassandra.cluster import Session
+from cassandra.query import SimpleStatement
+
+from belvedere.sim.checkers.history import History
+from tests.cluster.chaos import schema
+from tests.cluster.chaos.client import connected
+from tests.cluster.chaos.judging import judged
+from tests.cluster.chaos.nemesis import Fault, drawn
+from tests.cluster.chaos.nodes import Nodes
+from tests.cluster.chaos.placement import placement
+from tests.cluster.chaos.raw import RawClient, Told
+from tests.cluster.chaos.recording import Record
+from tests.cluster.chaos.run import (
+    Load,
+    collect,
+    create_schema,
+    lives_of,
+    look_at_rest,
+    start_clients,
+    stop_clients,
+    wait_until_at_rest,
+    whole_run,
+)
+from tests.cluster.chaos.work import LOST, REFUSALS
+from tests.meta.etcd_server import EtcdServer, etcd_program
+
+LONG = os.environ.get("BELVEDERE_LONG") == "1"
+LEASE = 2.0
+Q, ONE, SERIAL = ConsistencyLevel.QUORUM, ConsistencyLevel.ONE, ConsistencyLevel.SERIAL
+#: Unavailable, overloaded, is bootstrapping, write timeout, read timeout.
+MAY_BE_TOLD = {0x1000, 0x1001, 0x1002, 0x1100, 0x1200}
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@contextmanager
+def metadata_store(kind: str, folder: Path) -> Iterator[tuple[str, EtcdServer | None]]:
+    if kind == "sqlite":
+        yield f"sqlite:{folder}/meta.sqlite", None
+        return
+    if etcd_program() is None:
+        pytest.skip("there is no etcd: ./run setup fetches it where apt-get can")
+    etcd = EtcdServer()
+    try:
+        etcd.wait_until_healthy()
+        yield f"etcd:{etcd.endpoint}", etcd
+    finally:
+        etcd.close()
+
+
+# --- whole runs ---------------------------------------------------------------------------------------
+
+
+def check(record: Record, folder: Path) -> None:
+    verdict = judged(record)
+    if verdict.findings:
+        record.save(folder)
+        told = "\n\n".join(verdict.findings)
+        pytest.fail(f"{told}\n\nlook at it again: python -m tests.cluster.chaos --judge {folder}")
+    assert verdict.acknowledged > 200
+    assert verdict.undecided <= 2
+
+
+def chaos(kind: str, folder: Path, seed: int, faults: list[Fault], *, each_alone: bool = False) -> Record:
+    with ExitStack() as stack:
+        metadata, store = stack.enter_context(metadata_store(kind, folder))
+        small = ("--memtable-mb", "1")
+        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE, options=small))
+        clients = folder / "clients"
+        return whole_run(nodes, Load(seed), faults, clients, print, store=store, each_alone=each_alone)
+
+
+def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
+    faults = [Fault("kill", 1, 2.5, 2.0), Fault("sleep", 2, 3.5, 2.0), Fault("kill", 3, 0.2, 1.0)]
+    record = chaos("etcd", tmp_path, 1, faults)
+    check(record, tmp_path / "record")
+    # With one node away a majority is there: what was asked for had an answer again soon.
+    assert longest_silence(record) < 20
+    lose_something(record)
+    assert any("no order" in finding for finding in judged(record).findings)
+
+
+def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
+    faults = [Fault("kill all", 0, 0.0, 2.0), Fault("nap", 2, 1.0, 0.2), Fault("kill all", 0, 0.5, 1.0)]
+    check(chaos("sqlite", tmp_path, 2, faults), tmp_path / "record")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize("kind", ["etcd", "sqlite"])
+def test_whatever_befalls_it(kind: str, seed: int, tmp_path: Path) -> None:
+    faults = drawn(seed, 60, 3, LEASE, with_store=kind == "etcd")
+    check(chaos(kind, tmp_path, seed, faults, each_alone=True), tmp_path / "record")
+
+
+def longest_silence(record: Record) -> float:
+    """Between two acknowledged writes to the same kind of table, in seconds."""
+    longest = 0.0
+    for table in (schema.REGISTERS, schema.CONDITIONAL, schema.ITEMS):
+        ends = sorted(
+            one.ended
+            for one in record.history.operations
+            if one.key.startswith(f"{table}/") and one.ended is not None and one.may_have_written
+        )
+        longest = max([longest, *((b - a) / 1e9 for a, b in itertools.pairwise(ends))])
+    return longest
+
+
+def lose_something(record: Record) -> None:
+    """A write that was acknowledged, and whose value was there at the end."""
+    record.contents = copy.deepcopy(record.contents)
+    name = next(
+        name
+        for name, value in record.contents[0].registers.items()
+        if name.startswith(schema.REGISTERS) and value is not None
+    )
+    for one in record.contents:
+        one.registers[name] = -1
+
+
+def test_nodes_stop_one_after_the_other_while_clients_go_on(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        metadata, _ = stack.enter_context(metadata_store("etcd", tmp_path))
+        nodes = stack.enter_context(Nodes(tmp_path, metadata, lease_seconds=LEASE))
+        nodes.start()
+        cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
+        create_schema(nodes, cluster.connect())
+        cluster.shutdown()
+        clients = start_clients(nodes, Load(3), tmp_path / "clients", stack)
+        time.sleep(2)
+        for node in nodes.all:
+            assert node.stop() == 0
+            assert node.lives[-1].log_lines() == [], "nothing is wrong when a node stops"
+            time.sleep(1)
+        record = Record(History(time.monotonic_ns), failures=stop_clients(clients))
+        collect(record, tmp_path / "clients")
+        nodes.start()
+        look_at_rest(nodes, record, print)
+        assert nodes.stop() == [0, 0, 0]
+        record.lives = lives_of(nodes)
+    check(record, tmp_path / "record")
+    assert [line for life in record.lives for line in life.log] == []
+
+
+# --- one node, looked at closely ----------------------------------------------------------------------
+
+KEYS = [f"key-{number}" for number in range(24)]
+TABLE = "close.registers"
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("chaos")
+    with ExitStack() as stack:
+        kind = "etcd" if etcd_program() else "sqlite"
+        metadata, _ = stack.enter_context(metadata_store(kind, folder))
+        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE))
+        nodes.start()
+        with session_without(nodes) as session:
+            replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
+            session.execute(f"CREATE KEYSPACE close WITH replication = {replication}", timeout=30)
+            session.execute(f"CREATE TABLE {TABLE} (k text PRIMARY KEY, v bigint)", timeout=30)
+        yield nodes
+        assert nodes.stop() == [0, 0, 0]
+
+
+@contextmanager
+def session_without(nodes: Nodes, victim: str | None = None) -> Iterator[Session]:
+    hosts = [node.host for node in nodes.all if node.name != victim]
+    cluster = connected(hosts, nodes.port, request_timeout=LEASE)
+    try:
+        yield cluster.connect()
+    finally:
+        cluster.shutdown()
+
+
+def until_written(session: Session, key: str, value: int, seconds: float = 60.0) -> float:
+    """Tries until a majority has it. How long it took."""
+    began = time.monotonic()
+    statement = SimpleStatement(f"INSERT INTO {TABLE} (k, v) VALUES (%s, %s)", consistency_level=Q)
+    while True:
+        try:
+            session.execute(statement, (key, value))
+        except (*REFUSALS, *LOST) as error:
+            if time.monotonic() - began > seconds:
+                raise AssertionError(f"{key} cannot be written") from error
+            time.sleep(0.05)
+        else:
+            return time.monotonic() - began
+
+
+def someones_keys(nodes: Nodes) -> tuple[str, list[str]]:
+    """A node, and the keys of which it is the primary."""
+    now = placement(nodes.metadata)
+    owned: dict[str, list[str]] = {}
+    for key in KEYS:
+        owned.setdefault(now.primary_of(TABLE, key.encode()), []).append(key)
+    return max(owned.items(), key=lambda pair: len(pair[1]))
+
+
+def test_a_paused_primary_that_wakes_late_tells_nothing_old(three: Nodes) -> None:
+    wait_until_at_rest(three)
+    with session_without(three) as session:
+        for key in KEYS:
+            until_written(session, key, 1)
+    name, keys = someones_keys(three)
+    victim = next(node for node in three.all if node.name == name)
+    levels = [ONE, Q, SERIAL]
+    open_all_the_time = [RawClient(victim.host, three.port) for _ in levels]
+    select = f"SELECT v FROM {TABLE} WHERE k = '{{}}'"
+    for client, level in zip(open_all_the_time, levels, strict=True):
+        assert client.ask(select.format(keys[0]), level).number == 1
+    with session_without(three, name) as session:
+        victim.pause()
+        try:
+            took = [until_written(session, key, 2) for key in keys]
+            # These are the first that it sees when it wakes.
+            for client, level in zip(open_all_the_time, levels, strict=True):
+                for number, key in enumerate(keys):
+                    client.send(select.format(key), level, number)
+        finally:
+            victim.resume()
+        assert max(took) > 0.2 * LEASE, "its lease had to run out first"
+        answers = [client.receive()[1] for client in open_all_the_time for _ in keys]
+        check_nothing_old(answers)
+        # And so it goes on, until it is one of them again.
+        deadline = time.monotonic() + 30
+        for client, level in zip(open_all_the_time, levels, strict=True):
+            while client.ask(select.format(keys[0]), level).number != 2:
+                check_nothing_old([client.ask(select.format(key), level) for key in keys])
+                assert time.monotonic() < deadline, "the node does not answer again"
+    for client in open_all_the_time:
+        client.close()
+    wait_until_at_rest(three)
+
+
+def check_nothing_old(answers: list[Told]) -> None:
+    for told in answers:
+        if told.error is None:
+            assert told.number == 2
+        else:
+            assert told.error in MAY_BE_TOLD, told
+
+
+def test_a_paused_primary_that_wakes_late_writes_nothing_on_old_terms(three: Nodes) -> None:
+    """Swaps that were right when it was paused, and are not when it wakes."""
+    wait_until_at_rest(three)
+    with session_without(three) as session:
+        for key in KEYS:
+            until_written(session, key, 3)
+    name, keys = someones_keys(three)
+    victim = next(node for node in three.all if node.name == name)
+    client = RawClient(victim.host, three.port)
+    with session_without(three, name) as session:
+        victim.pause()
+        try:
+            for number, key in enumerate(keys):
+                until_written(session, key, 4)
+                client.send(f"UPDATE {TABLE} SET v = 5 WHERE k = '{key}' IF v = 3", Q, number)
+        finally:
+            victim.resume()
+        for _ in keys:
+            _, told = client.receive()
+            if told.error is None:
+                assert told.row is not None
+                assert told.row[0] == b"\0", "it found what was long replaced"
+            else:
+                assert told.error in MAY_BE_TOLD, told
+        wait_until_at_rest(three)
+        assert [read(session, key) for key in keys] == [4] * len(keys)
+    client.close()
+
+
+def read(session: Session, key: str) -> Any:
+    statement = SimpleStatement(f"SELECT v FROM {TABLE} WHERE k = %s", consistency_level=Q)
+    return session.execute(statement, (key,)).one().v
+
+
+def test_another_takes_over_from_a_killed_primary_within_a_few_leases(three: Nodes) -> None:
+    wait_until_at_rest(three)
+    with session_without(three) as session:
+        for key in KEYS:
+            until_written(session, key, 6)
+    name, keys = someones_keys(three)
+    victim = next(node for node in three.all if node.name == name)
+    with session_without(three, name) as session:
+        victim.kill()
+        took = until_written(session, keys[0], 7)
+        print(
+            f"{keys[0]} could be written {took:.1f} s after its primary was killed; a lease is {LEASE:.0f} s"
+        )
+        # On a machine with nothing else to do it takes about one; a busy one gets more time.
+        assert took < 3 * LEASE + 10
+        for key in keys[1:]:
+            until_written(session, key, 7)
+        assert placement(three.metadata).primary_of(TABLE, keys[0].encode()) != name
+        for key in keys:
+            assert read(session, key) == 7
+    victim.start()
+    wait_until_at_rest(three)
