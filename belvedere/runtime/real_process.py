@@ -180,10 +180,6 @@ class _Output:
         return cls(reader, transport)
 
     @property
-    def runs(self) -> bool:
-        return not self._ended.done()
-
-    @property
     def is_over(self) -> bool:
         return self.transport.is_closing()
 
