@@ -4,7 +4,6 @@ both."""
 from typing import Self
 
 from belvedere.cluster.host import Host
-from belvedere.cluster.log import Limits
 from belvedere.cluster.mail import Mail
 from belvedere.cluster.member import Member
 from belvedere.cluster.router import Router
@@ -12,15 +11,20 @@ from belvedere.query.database import Database
 from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.replicas import Replicas
 from belvedere.runtime.api import Runtime
-
-#: How long a statement may take, in seconds: drivers wait ten.
-STATEMENT_SECONDS = 8.0
+from belvedere.server.settings import ClusterSettings
 
 
 class Replication:
     """`start` it on an open database of a node that has joined, `stop` it before the database closes."""
 
-    def __init__(self, runtime: Runtime, member: Member, incarnation: int, database: Database) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ClusterSettings,
+        member: Member,
+        incarnation: int,
+        database: Database,
+    ) -> None:
         metadata = database.metadata
         self.replicas = Replicas(
             runtime, metadata, database.engine, database.access.align, lambda: database.access.keeper
@@ -34,17 +38,24 @@ class Replication:
             mail,
             self.replicas,
             lambda: member.operations.allowed,
-            Limits(),
+            settings.limits,
         )
         mail.receive = self.host.receive
         router = Router(runtime, self.host, metadata, incarnation)
         self.replicas.ask = router.ask
         self.replicas.serves = self._serves
-        self.access = ClusterAccess(runtime, metadata, router.ask, STATEMENT_SECONDS)
+        self.access = ClusterAccess(runtime, metadata, router.ask, settings.statement_seconds)
 
     @classmethod
-    def start(cls, runtime: Runtime, member: Member, incarnation: int, database: Database) -> Self:
-        replication = cls(runtime, member, incarnation, database)
+    def start(
+        cls,
+        runtime: Runtime,
+        settings: ClusterSettings,
+        member: Member,
+        incarnation: int,
+        database: Database,
+    ) -> Self:
+        replication = cls(runtime, settings, member, incarnation, database)
         database.serve_cluster(replication.access)
         replication.host.start()
         return replication
