@@ -23,7 +23,7 @@ from belvedere.meta.store import MetadataStore
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.version import VERSION
 from belvedere.server.cql_server import CqlServer
-from belvedere.server.settings import ClusterSettings, EtcdMetadata, GivenMetadata, SqliteMetadata
+from belvedere.server.settings import ClusterSettings, EtcdMetadata, SqliteMetadata
 
 if TYPE_CHECKING:
     from belvedere.meta.etcd import EtcdStore
@@ -112,10 +112,8 @@ def check_metadata(state: ClusterState, directory: DirectoryRecord) -> None:
 
 
 async def open_store(
-    runtime: Runtime, where: SqliteMetadata | EtcdMetadata | GivenMetadata, cluster: str
-) -> MetadataStore:
-    if isinstance(where, GivenMetadata):
-        return where.store
+    runtime: Runtime, where: SqliteMetadata | EtcdMetadata, cluster: str
+) -> "SqliteStore | EtcdStore":
     store = _store(runtime, where, cluster)
     try:
         await store.open()
@@ -149,7 +147,7 @@ class ClusterSide:
     ) -> None:
         self._runtime = runtime
         self._data = data
-        self.settings = settings
+        self._settings = settings
         self._directory = directory
         self.member = member
         self.duties = duties
@@ -181,7 +179,6 @@ class ClusterSide:
             lease_seconds=settings.lease_seconds,
             lead=duties.lead,
             on_lease=on_lease,
-            settings=settings.rpc,
         )
         sides.append(side := cls(runtime, data, settings, member, duties, directory))
         try:
@@ -195,7 +192,7 @@ class ClusterSide:
         return side
 
     async def _join(self, metadata: Metadata) -> None:
-        settings = self.settings
+        settings = self._settings
         host, port = await self.member.listen(settings.rpc_host, settings.rpc_port)
         registration = Registration(
             settings.node,

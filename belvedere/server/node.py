@@ -20,13 +20,7 @@ from belvedere.server.load_procedures import load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
 from belvedere.server.replication import Replication
-from belvedere.server.settings import (
-    ClusterSettings,
-    EtcdMetadata,
-    GivenMetadata,
-    PipelineSettings,
-    SqliteMetadata,
-)
+from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
 from belvedere.views.cluster_views import ClusterViews
 from belvedere.views.service import Views
 
@@ -47,14 +41,11 @@ class Node:
         settings: PipelineSettings,
         started: AsyncExitStack,
         cluster: ClusterSide | None = None,
-        replication: Replication | None = None,
     ) -> None:
         self._runtime = runtime
         #: What must be stopped.
         self._started = started
-        #: None on a node that is alone, as is its replication.
-        self.side = cluster
-        self.replication = replication
+        self._cluster = cluster
         self.data = data
         self.database = database
         self.views = views
@@ -86,11 +77,8 @@ class Node:
             metadata, side = await _metadata(runtime, data, cluster, started)
             database = await _database(runtime, data, metadata, options, side, started)
             views: Views | ClusterViews
-            replication: Replication | None = None
             if side is not None:
-                replication = _replicated(runtime, database, side, started)
-                views = ClusterViews(runtime, database, replication.access, side.member.barrier)
-                side.duties.add(views.lead)
+                views = _replicated(runtime, database, side, started)
             else:
                 pipeline = await NodePipeline.open(runtime, database, data, settings)
                 started.push_async_callback(pipeline.stop)
@@ -100,18 +88,18 @@ class Node:
                     database.offer(procedure)
             for procedure in view_procedures(database, views):
                 database.offer(procedure)
-            return cls(runtime, data, database, views, settings, started.pop_all(), side, replication)
+            return cls(runtime, data, database, views, settings, started.pop_all(), side)
 
     async def listen(self, settings: ServerSettings) -> tuple[str, int]:
         """Answer CQL; returns the address."""
         server = CqlServer(self._runtime, self.database, settings)
         address = await server.start()
         self._started.push_async_callback(server.stop)
-        if self.side is None:
+        if self._cluster is None:
             await self.database.announce(*address)
         else:
             self.database.answers_at(*address)
-            await self.side.answer(server, *address)
+            await self._cluster.answer(server, *address)
         self.database.show_server(server.client_rows, server.setting_rows)
         return address
 
@@ -134,7 +122,7 @@ async def _metadata(
     runtime: Runtime, data: str, cluster: ClusterSettings | None, started: AsyncExitStack
 ) -> tuple[Metadata, ClusterSide | None]:
     """The node's own, or its cluster's, which it has joined then."""
-    where: SqliteMetadata | EtcdMetadata | GivenMetadata
+    where: SqliteMetadata | EtcdMetadata
     if cluster is None:
         await check_alone(runtime, data)
         where, name, directory = SqliteMetadata(f"{data}/metadata.sqlite"), "", None
@@ -172,15 +160,17 @@ async def _database(
 
 def _replicated(
     runtime: Runtime, database: Database, side: ClusterSide, started: AsyncExitStack
-) -> Replication:
+) -> ClusterViews:
     """The node takes part from now on. It leaves its cluster before its replicas close."""
     member = side.member
     database.admit_by(member.operations)
     database.barrier = member.known_to_all
-    replication = Replication.start(runtime, side.settings, member, side.incarnation, database)
+    replication = Replication.start(runtime, member, side.incarnation, database)
     started.push_async_callback(replication.stop)
     started.push_async_callback(side.leave)
-    return replication
+    views = ClusterViews(runtime, database, replication.access, member.barrier)
+    side.duties.add(views.lead)
+    return views
 
 
 def _as_member(options: DatabaseOptions, cluster: ClusterSettings) -> DatabaseOptions:

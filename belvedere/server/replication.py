@@ -4,6 +4,7 @@ both."""
 from typing import Self
 
 from belvedere.cluster.host import Host
+from belvedere.cluster.log import Limits
 from belvedere.cluster.mail import Mail
 from belvedere.cluster.member import Member
 from belvedere.cluster.router import Router
@@ -11,20 +12,15 @@ from belvedere.query.database import Database
 from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.replicas import Replicas
 from belvedere.runtime.api import Runtime
-from belvedere.server.settings import ClusterSettings
+
+#: How long a statement may take, in seconds: drivers wait ten.
+STATEMENT_SECONDS = 8.0
 
 
 class Replication:
     """`start` it on an open database of a node that has joined, `stop` it before the database closes."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        settings: ClusterSettings,
-        member: Member,
-        incarnation: int,
-        database: Database,
-    ) -> None:
+    def __init__(self, runtime: Runtime, member: Member, incarnation: int, database: Database) -> None:
         metadata = database.metadata
         self.replicas = Replicas(
             runtime, metadata, database.engine, database.access.align, lambda: database.access.keeper
@@ -38,24 +34,17 @@ class Replication:
             mail,
             self.replicas,
             lambda: member.operations.allowed,
-            settings.limits,
+            Limits(),
         )
         mail.receive = self.host.receive
         router = Router(runtime, self.host, metadata, incarnation)
         self.replicas.ask = router.ask
         self.replicas.serves = self._serves
-        self.access = ClusterAccess(runtime, metadata, router.ask, settings.statement_seconds)
+        self.access = ClusterAccess(runtime, metadata, router.ask, STATEMENT_SECONDS)
 
     @classmethod
-    def start(
-        cls,
-        runtime: Runtime,
-        settings: ClusterSettings,
-        member: Member,
-        incarnation: int,
-        database: Database,
-    ) -> Self:
-        replication = cls(runtime, settings, member, incarnation, database)
+    def start(cls, runtime: Runtime, member: Member, incarnation: int, database: Database) -> Self:
+        replication = cls(runtime, member, incarnation, database)
         database.serve_cluster(replication.access)
         replication.host.start()
         return replication

@@ -3,15 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from belvedere.cluster.log import Limits
-from belvedere.cluster.rpc_settings import RpcSettings
-from belvedere.meta.store import MetadataStore
-
 #: Of a node's life: long enough for two renewals to fail; so long, at most, a dead node counts as alive.
 LEASE_SECONDS = 10.0
-
-#: How long a statement may take, in seconds: drivers wait ten.
-STATEMENT_SECONDS = 8.0
 
 #: Views of bases with fewer rows are built by the node itself: a JVM takes longer to start.
 INLINE_ROWS = 100_000
@@ -50,18 +43,11 @@ class EtcdMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenMetadata:
-    """One that is open already; the node closes it."""
-
-    store: MetadataStore
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """For a node that is one of several."""
 
     node: str
-    metadata: SqliteMetadata | EtcdMetadata | GivenMetadata
+    metadata: SqliteMetadata | EtcdMetadata
     cluster: str = "belvedere"
     #: Where other nodes reach this one.
     rpc_host: str = "127.0.0.1"
@@ -71,9 +57,6 @@ class ClusterSettings:
     lease_seconds: float = LEASE_SECONDS
     #: Whether there may be others, though tables are not replicated yet.
     experimental: bool = False
-    statement_seconds: float = STATEMENT_SECONDS
-    limits: Limits = field(default_factory=Limits)
-    rpc: RpcSettings = field(default_factory=RpcSettings)
 
 
 def is_spark_setting(name: str) -> bool:
