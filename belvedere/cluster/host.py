@@ -19,6 +19,7 @@ from belvedere.meta import records
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.meta.store import OutcomeUnknown, Refused, StoreUnavailable, Transaction, Unchanged
+from belvedere.model.positions import Position
 from belvedere.runtime.api import Runtime, TaskHandle
 
 #: Messages that wait for metadata or for their tablet to be opened, and for how long, in seconds.
@@ -126,6 +127,10 @@ class Host:
             self._runtime.log("error", "replication.log_broken", error=str(error))
             for seat in self.seats.values():
                 seat.close()
+
+    def restored(self, tablet: int, position: Position) -> None:
+        """A snapshot is in place."""
+        self.seats[tablet].post(events.Restored(position))
 
     def need_snapshot(self, tablet: int, learner: str) -> None:
         self.on_snapshot_needed(tablet, learner)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from belvedere.cluster import events
+from belvedere.cluster.backup import Backup
 from belvedere.cluster.configuration import Configuration, Moment
 from belvedere.cluster.events import Effect, Event
 from belvedere.cluster.locks import KeyLocks
@@ -96,6 +97,11 @@ class Seat:
 
     def moment(self) -> Moment:
         return self._house.moment()
+
+    @property
+    def is_learner(self) -> bool:
+        role = self.replica.role
+        return isinstance(role, Backup) and not role.in_sync
 
     def post(self, event: Event) -> None:
         """What happens while an event is being dealt with has its turn after it."""

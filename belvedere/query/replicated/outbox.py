@@ -76,6 +76,11 @@ class Outbox:
             if not self._closed and (self._worker is None or self._worker.done()):
                 self._worker = self._runtime.spawn("outbox.deliver", self._work())
 
+    def begin_anew(self) -> None:
+        """All that was learnt came from a log that is gone."""
+        self._forget(list(self._open))
+        self._newest = self._said = 0
+
     async def all_delivered(self) -> None:
         """Return when everything that is open now has arrived, by whomever."""
         if not self._open:
