@@ -30,7 +30,7 @@ class Nodes:
 
     def options(self, number: int, *more: str) -> list[str]:
         words = ["--node", f"n{number}", "--host", f"127.0.0.{number}", "--rpc-port", "0"]
-        return [*words, "--metadata", self.metadata, "--cluster", "trial", "--experimental-cluster", *more]
+        return [*words, "--metadata", self.metadata, "--cluster", "trial", *more]
 
     def start(self, number: int, *more: str) -> ServerProcess:
         data = self.folder / f"d{number}"
@@ -222,8 +222,6 @@ def test_each_table_is_served_by_one_node_and_the_others_say_which(nodes: Nodes)
 
 def test_what_must_not_be_is_refused(nodes: Nodes, tmp_path: Path) -> None:
     first = nodes.start(1)
-    alone = [word for word in nodes.options(2) if word != "--experimental-cluster"]
-    assert "has other nodes already: n1. Tables are not replicated yet" in nodes.refused("d2", alone)
     assert "a node named n1 is running already" in nodes.refused("other", nodes.options(1))
     assert not (tmp_path / "other" / "node.json").exists()
     other = [word if word != "trial" else "other" for word in nodes.options(2)]
