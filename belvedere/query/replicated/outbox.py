@@ -18,7 +18,9 @@ from belvedere.runtime.api import Runtime, TaskHandle
 MOST_OPEN = 900
 #: Records whose deliveries are under way at once.
 _AT_ONCE = 32
-#: Between looks whether this replica is primary by now, and after a delivery that failed, in seconds.
+#: Between looks whether this replica is primary by now, in seconds.
+_LOOK = 0.3
+#: After a delivery that failed.
 _PAUSE = 0.1
 #: How long nothing must be open before a record of its own says so.
 _IDLE = 1.0
@@ -110,7 +112,7 @@ class Outbox:
     async def _work(self) -> None:
         while self._open and not self._closed:
             if not self._may_deliver():
-                await self._runtime.clock.sleep(_PAUSE)
+                await self._runtime.clock.sleep(_LOOK)
                 continue
             if pause := self._runtime.buggify("outbox.deliver"):
                 await pause

@@ -205,5 +205,7 @@ class TabletRows:
 
     def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
         write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered)
+        data = encode_replicated(write)
+        self.log.check_size(data)
         # Writes that are ordered later, here or by another primary, choose times beyond this version.
-        return Written(encode_replicated(write), self._date if change.dated else 0)
+        return Written(data, self._date if change.dated else 0)
