@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from belvedere.cli.arguments import add_spark, port_number, spark_settings
+from belvedere.cli.asking import complain
 from belvedere.cli.cluster_arguments import WrongClusterArguments, add_cluster, cluster_settings
 from belvedere.cli.start_nodes import MOST_NODES, run_nodes
 from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
@@ -29,7 +30,7 @@ With --nodes it runs a whole cluster on this machine, each node in a process of 
   belvedere start --nodes 3 --data data
 """
 _EPILOG = "exit status: 0 stopped by a signal, everything flushed; 1 could not start; 2 wrong arguments"
-#: Given to nodes that are started by another process: they stop when it is gone.
+#: Given to the nodes of a local cluster: they stop when the process that started them is gone.
 _WITH_INPUT = "--until-input-ends"
 
 
@@ -56,7 +57,9 @@ def add_parser(commands: Any) -> None:
         help=f"a cluster of N nodes, 1 to {MOST_NODES}, on this machine: on 127.0.0.1, 127.0.0.2, … and all "
         "at the same port; without --data it keeps nothing",
     )
-    parser.add_argument(_WITH_INPUT, dest="until_input_ends", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        _WITH_INPUT, action="store_true", help="stop also when standard input ends, as when its writer dies"
+    )
     add_cluster(parser)
     parser.add_argument(
         "--fsync",
@@ -98,7 +101,7 @@ def add_parser(commands: Any) -> None:
         default="warning",
         help="what is logged at least (default: %(default)s)",
     )
-    parser.set_defaults(run=run_start, wrong=parser.error)
+    parser.set_defaults(run=run_start)
 
 
 def _nodes(text: str) -> int:
@@ -133,10 +136,10 @@ def run_start(arguments: argparse.Namespace) -> int:
         arguments.host, arguments.port = host, arguments.port if port is None else port
     if arguments.nodes is not None:
         if arguments.host != _HERE or arguments.node is not None or arguments.metadata is not None:
-            arguments.wrong("--nodes chooses addresses, names and metadata of its nodes itself")
+            return complain("--nodes chooses addresses, names and metadata of its nodes itself", 2)
         return run_nodes(arguments, [*_passed_on(arguments), _WITH_INPUT])
     if arguments.data is None:
-        arguments.wrong("the following arguments are required: --data")
+        return complain("start needs --data, the directory for everything that is kept", 2)
     # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
     gc.disable()
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)

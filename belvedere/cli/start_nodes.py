@@ -138,7 +138,7 @@ class _LocalCluster:
             "--metadata",
             f"sqlite:{self._data}/metadata.sqlite",
         ]
-        words += ["--host", node.host, "--port", str(self.port), "--rpc-port", "0", "--experimental-cluster"]
+        words += ["--host", node.host, "--port", str(self.port), "--rpc-port", "0"]
         try:
             node.process = await self._runtime.start_process(
                 [*_COMMAND, *words, *self._options], {}, hear=node.say

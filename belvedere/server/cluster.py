@@ -203,7 +203,6 @@ class ClusterSide:
             settings.datacenter,
             settings.rack,
             VERSION,
-            alone=not settings.experimental,
         )
         # Whoever wrote the directory is dead: we hold its lock.
         self.duties.failover.start()

@@ -19,7 +19,7 @@ from belvedere.server.cql_server import CqlServer
 from belvedere.server.load_procedures import load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
-from belvedere.server.replication import Replication
+from belvedere.query.replicated.replication import Replication
 from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
 from belvedere.views.cluster_views import ClusterViews
 from belvedere.views.service import Views

@@ -167,7 +167,7 @@ def test_logs_have_the_name_of_their_node(tmp_path: Path) -> None:
             "--nodes chooses addresses, names and metadata",
         ),
         (["--nodes", "3", "--host", "127.0.0.9"], "--nodes chooses addresses"),
-        ([], "the following arguments are required: --data"),
+        ([], "start needs --data"),
     ],
 )
 def test_wrong_arguments(words: list[str], told: str) -> None:
