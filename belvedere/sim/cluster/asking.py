@@ -68,7 +68,7 @@ class Asker:
         patience: float = STATEMENT_SECONDS + 1.0,
         now: int | None = None,
     ) -> list[Row]:
-        return rows_of((await self.result(text, level, machine=machine, patience=patience, now=now)))
+        return rows_of(await self.result(text, level, machine=machine, patience=patience, now=now))
 
     async def change_schema(self, text: str) -> Result:
         return await self.result(text, patience=_SCHEMA_SECONDS)
@@ -91,11 +91,10 @@ class Asker:
         elif not cluster.is_up(machine):
             raise Refused(f"{machine} is down")
         node = cluster.nodes[machine]
-        runtime = cluster.runtimes[machine]
         options = QueryOptions(consistency=level, now_seconds=now)
         try:
             async with asyncio.timeout(patience):
-                return await runtime.perform(node.database.query(text, KEYSPACE, options))
+                return await node.runtime.perform(node.database.query(text, KEYSPACE, options))
         except (MachineCrashed, TimeoutError):
             raise NoAnswer(f"{machine} did not answer") from None
         except Exception as error:

@@ -26,7 +26,7 @@ async def check_replicas(cluster: Cluster) -> None:
         held = {}
         for machine in tablet.replicas:
             store = cluster.nodes[machine].database.engine.store(tablet.id)
-            page = await cluster.runtimes[machine].perform(store.scan(RangeRead(limit=1_000_000), 0))
+            page = await cluster.nodes[machine].runtime.perform(store.scan(RangeRead(limit=1_000_000), 0))
             held[machine] = [_plain_partition(found) for found in page.partitions]
         first, *others = held
         for other in others:
@@ -40,7 +40,7 @@ async def check_replicas(cluster: Cluster) -> None:
 
 def _difference(one: list[Any], other: list[Any]) -> str:
     left, right = Counter(map(repr, one)), Counter(map(repr, other))
-    return f"{list((left - right))[:2]} against {list((right - left))[:2]}"
+    return f"{list(left - right)[:2]} against {list(right - left)[:2]}"
 
 
 def _plain_partition(found: PartitionRows) -> Any:
@@ -160,13 +160,21 @@ View = Mapping[str, Any]
 
 
 async def check_view(
-    cluster: Cluster, base: str, view: str, shown: Sequence[str], passes: Any, asker: Asker, level: int = QUORUM
+    cluster: Cluster,
+    base: str,
+    view: str,
+    shown: Sequence[str],
+    passes: Any,
+    asker: Asker,
+    level: int = QUORUM,
 ) -> None:
     """A view shows what its base shows, filtered: now and after any TTL."""
     for machine in cluster.plan.machines:
-        second = cluster.runtimes[machine].clock.wall_micros() // 1_000_000
+        second = cluster.nodes[machine].runtime.clock.wall_micros() // 1_000_000
         for later in (0, 2, 100):
-            rows = await asker.ask(f"SELECT {', '.join(shown)} FROM {base}", machine=machine, now=second + later)
+            rows = await asker.ask(
+                f"SELECT {', '.join(shown)} FROM {base}", machine=machine, now=second + later
+            )
             expected = sorted(repr(sorted(row.items())) for row in rows if passes(row))
             answer = await asker.ask(
                 f"SELECT {', '.join(shown)} FROM {view}", level, machine=machine, now=second + later

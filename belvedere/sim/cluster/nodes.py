@@ -1,4 +1,4 @@
-"""The cluster's machines, and on each the life of a node: `server.node.Node` without its CQL socket.
+"""The cluster's machines, and on each the life of a node: all of a server but what belongs to one process.
 
 A node that cannot start, since the metadata store is away or its name is still taken, ends, and is started
 again, as whoever looks after servers would do.
@@ -6,18 +6,19 @@ again, as whoever looks after servers would do.
 
 import asyncio
 
+from belvedere.cluster.duties import Duties
+from belvedere.cluster.failover_leader import FailoverLeader
 from belvedere.cluster.log import Limits
-from belvedere.cluster.members import NodeIdTaken
+from belvedere.cluster.member import Member
+from belvedere.cluster.members import NodeIdTaken, Registration
 from belvedere.cluster.rpc_settings import RpcSettings
 from belvedere.meta import state as states
 from belvedere.meta.memory import MemoryStore
+from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
-from belvedere.meta.store import MetadataError
-from belvedere.query.database import DatabaseOptions
-from belvedere.runtime.errors import NetworkError
-from belvedere.server.node import Node
-from belvedere.server.replication import Replication
-from belvedere.server.settings import ClusterSettings, GivenMetadata
+from belvedere.meta.store import MetadataError, MetadataStore
+from belvedere.query.database import Database, DatabaseOptions
+from belvedere.query.replicated.replication import Replication
 from belvedere.sim.cluster.plan import Plan
 from belvedere.sim.incarnation import MachineCrashed
 from belvedere.sim.metastore import MetadataService, StoreFaults
@@ -25,6 +26,7 @@ from belvedere.sim.randomness import between
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
 from belvedere.storage.engine import EngineOptions
+from belvedere.views.cluster_views import ClusterViews
 
 #: Everything is quicker than in earnest, so that much happens in a few seconds.
 LEASE_SECONDS = 0.8
@@ -43,10 +45,74 @@ _RPC = RpcSettings(
     connect_seconds=0.4, first_pause=0.02, longest_pause=0.2, heartbeat_seconds=0.25, heartbeats_missed=2
 )
 _PORT = 7000
+_DATA = "data"
+_LEASE = f"{_DATA}/lease"
 
 
 def calm_store() -> StoreFaults:
     return StoreFaults(delay=(50e-6, 3e-3), patience=0.2)
+
+
+class Node:
+    """One life of a node, in the order in which a server puts it together."""
+
+    def __init__(self, runtime: SimRuntime, store: MetadataStore) -> None:
+        self.runtime = runtime
+        self.metadata = Metadata(runtime, store)
+        self._duties = Duties(FailoverLeader(runtime, self.metadata, LEASE_SECONDS))
+        self.member = Member(
+            runtime,
+            "sim",
+            runtime.machine,
+            store,
+            self.metadata,
+            lease_seconds=LEASE_SECONDS,
+            lead=self._duties.lead,
+            on_lease=self._remember,
+            settings=_RPC,
+        )
+        self.database: Database
+        self.replication: Replication
+        self.views: ClusterViews
+
+    async def start(self) -> None:
+        runtime, member = self.runtime, self.member
+        await runtime.disk.make_directory(_DATA)
+        await self.metadata.start()
+        host, port = await member.listen(runtime.machine, _PORT)
+        self._duties.failover.start()
+        registration = Registration(runtime.machine, "sim", "id", host, port)
+        incarnation = await member.join(registration, await self._former_lease())
+        options = DatabaseOptions(storage=_storage(), cluster_name="sim", node=runtime.machine)
+        self.database = database = await Database.open(runtime, f"{_DATA}/node", self.metadata, options)
+        database.admit_by(member.operations)
+        database.barrier = member.known_to_all
+        self.replication = Replication.start(
+            runtime, member, incarnation, database, limits=_LIMITS, statement_seconds=STATEMENT_SECONDS
+        )
+        self.views = ClusterViews(runtime, database, self.replication.access, member.barrier)
+        self._duties.add(self.views.lead)
+
+    async def _former_lease(self) -> int | None:
+        """The disk is this machine's alone, so whoever wrote there is dead."""
+        disk = self.runtime.disk
+        text = await disk.read(_LEASE) if await disk.exists(_LEASE) else b""
+        return int(text) if text else None
+
+    async def _remember(self, lease: int) -> None:
+        await self.runtime.disk.write(f"{_LEASE}.new", str(lease).encode())
+        await self.runtime.disk.rename(f"{_LEASE}.new", _LEASE)
+        await self.runtime.disk.sync_directory(_DATA)
+
+    @property
+    def is_member(self) -> bool:
+        return self.member.operations.allowed
+
+
+def _storage() -> EngineOptions:
+    return EngineOptions(
+        segment_bytes=128 << 10, closed_segments=3, memtable_bytes=60_000, cache_bytes=200_000
+    )
 
 
 class Cluster:
@@ -57,7 +123,6 @@ class Cluster:
         self.service = MetadataService(world, self.inner, calm_store())
         #: Nodes that have started, and did not crash since.
         self.nodes: dict[str, Node] = {}
-        self.runtimes: dict[str, SimRuntime] = {}
         #: What went wrong, in words.
         self.findings: list[str] = []
         self._lives: list[asyncio.Task[None]] = []
@@ -86,15 +151,14 @@ class Cluster:
     async def _live(self, machine: str) -> None:
         while True:
             runtime = self.world.boot(machine)
-            store = self.service.connect(runtime)
-            starting = Node.start(runtime, "data", _options(), cluster=_settings(machine, GivenMetadata(store)))
+            node = Node(runtime, self.service.connect(runtime))
             try:
-                node = await runtime.perform(starting)
-                self.nodes[machine], self.runtimes[machine] = node, runtime
+                await runtime.perform(node.start())
+                self.nodes[machine] = node
                 return
             except MachineCrashed:
                 return  # Whoever crashed it boots it.
-            except (MetadataError, NodeIdTaken, NetworkError) as error:
+            except (MetadataError, NodeIdTaken) as error:
                 self.world.mark(f"cluster.not_started.{type(error).__name__}")
             except Exception as error:
                 self.findings.append(f"{machine} could not start: {type(error).__name__}: {error}")
@@ -112,33 +176,6 @@ class Cluster:
     def is_up(self, machine: str) -> bool:
         return self.world.is_running(machine) and machine in self.nodes
 
-    def replication(self, machine: str) -> Replication:
-        found = self.nodes[machine].replication
-        assert found is not None
-        return found
-
     @property
     def up(self) -> list[str]:
         return [machine for machine in self.plan.machines if self.is_up(machine)]
-
-
-def _options() -> DatabaseOptions:
-    storage = EngineOptions(
-        segment_bytes=128 << 10, closed_segments=8, memtable_bytes=60_000, cache_bytes=200_000
-    )
-    return DatabaseOptions(storage=storage)
-
-
-def _settings(machine: str, metadata: GivenMetadata) -> ClusterSettings:
-    return ClusterSettings(
-        machine,
-        metadata,
-        cluster="sim",
-        rpc_host=machine,
-        rpc_port=_PORT,
-        lease_seconds=LEASE_SECONDS,
-        experimental=True,
-        statement_seconds=STATEMENT_SECONDS,
-        limits=_LIMITS,
-        rpc=_RPC,
-    )

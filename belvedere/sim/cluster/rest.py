@@ -29,7 +29,7 @@ def _unrest(cluster: Cluster) -> str | None:
         if not cluster.is_up(machine):
             return f"{machine} has not started"
         node = cluster.nodes[machine]
-        if node.side is None or not node.side.member.operations.allowed:
+        if not node.is_member:
             return f"{machine} has no lease"
         if node.database.state.revision != truth.revision:
             return f"{machine} knows revision {node.database.state.revision}, not {truth.revision}"
@@ -59,11 +59,11 @@ def _of_tablet(cluster: Cluster, tablet: Tablet) -> str | None:
         if isinstance(role, Primary) and role.proposed is not None:
             return f"{machine} has proposed something"
         ends |= {log.last, log.committed}
-        count = cluster.replication(machine).replicas.rows[tablet.id].outbox.count
+        count = cluster.nodes[machine].replication.replicas.rows[tablet.id].outbox.count
         if count:
             return f"{machine} has {count} records to deliver"
     return None if len(ends) == 1 else f"last and committed are {sorted(ends)}"
 
 
 def _seat(cluster: Cluster, machine: str, tablet: int) -> Seat | None:
-    return cluster.replication(machine).host.seats.get(tablet)
+    return cluster.nodes[machine].replication.host.seats.get(tablet)
