@@ -18,7 +18,7 @@ from belvedere.query.access import Admission, ViewKeeper
 from belvedere.query.errors import WriteTimeout
 from belvedere.query.keeping import deletes_many
 from belvedere.query.partition_locks import PartitionLocks
-from belvedere.query.replicated.dates import newest_time
+from belvedere.query.replicated.dates import Chosen, chosen_times
 from belvedere.query.replicated.failures import Attempt, failure_of
 from belvedere.query.replicated.large_deletions import delete_most
 from belvedere.query.replicated.operations import (
@@ -117,8 +117,8 @@ class LeveledAccess:
         self._consistency = consistency
         self._level = _LEVELS.get(consistency, Level.QUORUM)
         self._until = until
-        #: The first write time that was chosen for this statement.
-        self._chosen: int | None = None
+        #: The first and the last write time that was chosen for this statement.
+        self._chosen: tuple[int, int] | None = None
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -199,8 +199,7 @@ class LeveledAccess:
         self, table: Table, mutation: Mutation, others: Sequence[Mutation] = (), seen: Sequence[Seen] = ()
     ) -> None:
         self._check()
-        dated = self._chosen is not None and newest_time(mutation) >= self._chosen
-        body = changes(mutation, others, seen, dated=dated)
+        body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
         outcome, tablet = await self._cluster.ask(table.id, mutation.token, kind, level, body, self._until)
         if not isinstance(outcome, Done):
@@ -240,9 +239,15 @@ class LeveledAccess:
 
     def next_timestamp(self) -> int:
         found = self._cluster.next_timestamp()
-        if self._chosen is None:
-            self._chosen = found
+        self._chosen = (found if self._chosen is None else self._chosen[0], found)
         return found
+
+    def _chosen_of(self, mutation: Mutation, others: Sequence[Mutation], *, decided: bool) -> Chosen | None:
+        """For a batch of several partitions: those of all of them."""
+        if self._chosen is None:
+            return None
+        found = (chosen_times(one, *self._chosen, decided=decided) for one in (mutation, *others))
+        return next((one for one in found if one is not None), None)
 
 
 class _Turn:
