@@ -1,15 +1,15 @@
 """Scenario: whole nodes of a cluster, three to seven, and clients that speak CQL to any of them.
 
-Connections break, links are cut, one way too; nodes crash, pause, restart, all of them at once, too; clocks run
-apart and jump; disks lose what was not synced; the metadata store is slow, silent or away. Meanwhile clients
-read and write registers, also under conditions, write batches, count, truncate, make and drop tables and
-views. Then all that ends, and the cluster must come to rest and be right.
+Connections break, links are cut, one way too; nodes crash, pause, restart, all of them at once, too; clocks
+run apart and jump; disks lose what was not synced; the metadata store is slow, silent or away. Meanwhile
+clients read and write registers, also under conditions, write batches, count, truncate, make and drop tables
+and views. Then all that ends, and the cluster must come to rest and be right.
 """
 
 import asyncio
 
 from belvedere.sim.checkers.history import History
-from belvedere.sim.cluster.asking import ALL, Asker, NoAnswer, Refused
+from belvedere.sim.cluster.asking import QUORUM, Asker, NoAnswer, Refused
 from belvedere.sim.cluster.checks import (
     check_batches,
     check_counters,
@@ -19,12 +19,12 @@ from belvedere.sim.cluster.checks import (
     check_schemas,
     check_view,
 )
-from belvedere.sim.cluster.clients import KEYS, Client, DataClient
+from belvedere.sim.cluster.clients import KEYS, PAIRED, Client, DataClient
 from belvedere.sim.cluster.memory import Memory
 from belvedere.sim.cluster.nodes import Cluster
 from belvedere.sim.cluster.plan import draw
 from belvedere.sim.cluster.rest import Broken, at_rest
-from belvedere.sim.cluster.rows import BASE, FILTERS, SHOWN, RowClient, ViewClient
+from belvedere.sim.cluster.rows import BASE, COMPARED, FILTERS, RowClient, ViewClient
 from belvedere.sim.cluster.tables import PARTS_VIEW, SchemaClient, statements
 from belvedere.sim.cluster.trouble import Trouble
 from belvedere.sim.randomness import stream
@@ -73,11 +73,11 @@ async def _ask_everything(nodes: Cluster, memory: Memory) -> None:
     if "registers" not in nodes.plan.works:
         return
     last = DataClient(nodes, memory, "last")
-    for key in map(str, range(KEYS)):
+    for key in map(str, range(KEYS + PAIRED)):
         machine = last.one_of(nodes.plan.machines)
         try:
             await last.read(key, machine)
-            await last.write(key, memory.next_value(), ALL, machine)
+            await last.write(key, memory.next_value(), QUORUM, machine)
         except (Refused, NoAnswer) as error:
             raise Broken(f"register {key} through {machine}, when everything works: {error}") from error
 
@@ -100,7 +100,7 @@ async def _check(nodes: Cluster, memory: Memory, asker: Asker) -> None:
     if "rows" in works:
         for view, passes in FILTERS.items():
             if nodes.truth.table("ks", view) is not None:
-                await check_view(nodes, BASE, view, SHOWN, passes, asker)
+                await check_view(nodes, BASE, view, COMPARED, passes, asker)
                 nodes.world.mark("cluster.view_compared")
     await check_replicas(nodes)
 

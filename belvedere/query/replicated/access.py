@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind, Outcome
+from belvedere.cluster.messages import Done, Kind, Outcome, Unknown
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.model.mutations import Mutation
@@ -208,7 +208,7 @@ class LeveledAccess:
         if outcome.result == NOT_AS_SEEN:
             raise NotAsSeen
         if others:
-            await self.delivered(table, mutation.token)
+            await self._parts_delivered(table, mutation.token)
 
     async def write_mark(self, table: Table, token: int) -> None:
         """A record that changes nothing: when this returns, all that was ordered before has been applied."""
@@ -217,6 +217,14 @@ class LeveledAccess:
         outcome, tablet = await self._cluster.ask(table.id, token, Kind.WRITE, self._level, body, self._until)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
+
+    async def _parts_delivered(self, table: Table, token: int) -> None:
+        """The batch is written, whatever comes of this: it must not look as if it had been refused."""
+        body = encode(AwaitDelivery())
+        outcome, tablet = await self._cluster.ask(table.id, token, Kind.FRESH, Level.ONE, body, self._until)
+        if not isinstance(outcome, Done):
+            why = Unknown("it is written, and parts of it may be on their way still")
+            raise failure_of(why, self._attempt(table, tablet, self._level, "BATCH"))
 
     async def delivered(self, table: Table, token: int) -> None:
         """Return when what was written to this tablet has reached views and other partitions."""

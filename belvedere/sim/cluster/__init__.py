@@ -1,1 +1,1 @@
-"""Whole nodes of a cluster, with clients that speak CQL, under every fault that the protocol promises to bear."""
+"""Whole nodes of a cluster, and clients that speak CQL, under every fault that the protocol can bear."""

@@ -1,13 +1,13 @@
 """What must hold of a cluster at rest, told from outside the code that is to uphold it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from belvedere.model.rows import Complex, Row
+from belvedere.model import rows
 from belvedere.sim.checkers.history import Kind, Outcome
 from belvedere.sim.checkers.linearizability import GaveUp, check
-from belvedere.sim.cluster.asking import QUORUM, Asker
+from belvedere.sim.cluster.asking import ONE, Asker, Row
 from belvedere.sim.cluster.clients import KEYS, SHELVES
 from belvedere.sim.cluster.memory import Memory, Told
 from belvedere.sim.cluster.nodes import Cluster
@@ -52,14 +52,14 @@ def _plain_partition(found: PartitionRows) -> Any:
     )
 
 
-def _plain(row: Row) -> Any:
+def _plain(row: rows.Row) -> Any:
     """However it is stored: each cell with the stamp that it has."""
     stamp = (row.timestamp, row.ttl, row.expiry)
     cells: list[Any] = []
     for cell in row.cells:
         if isinstance(cell, bytes):
             cells.append((cell, *stamp))
-        elif isinstance(cell, Complex):
+        elif isinstance(cell, rows.Complex):
             cells.append((cell.deletion, sorted(cell.items.items())))
         else:
             cells.append(cell)
@@ -130,8 +130,8 @@ async def check_counters(asker: Asker, memory: Memory) -> None:
     for key in range(KEYS):
         known = [one for one in memory.increments if one.key == key]
         least, most = sum(one.done is True for one in known), sum(one.done is not False for one in known)
-        rows = await asker.ask(f"SELECT n FROM counters WHERE k = {key}")
-        found = rows[0]["n"] if rows else 0
+        found_rows = await asker.ask(f"SELECT n FROM counters WHERE k = {key}")
+        found = found_rows[0]["n"] if found_rows else 0
         if not least <= found <= most:
             raise Broken(f"counter {key} is {found}, of {least} to {most} increments")
 
@@ -156,33 +156,27 @@ def _is_before(one: Told, other: Told) -> bool:
 
 # --- views --------------------------------------------------------------------------------------------
 
-View = Mapping[str, Any]
-
 
 async def check_view(
-    cluster: Cluster,
-    base: str,
-    view: str,
-    shown: Sequence[str],
-    passes: Any,
-    asker: Asker,
-    level: int = QUORUM,
+    cluster: Cluster, base: str, view: str, shown: Sequence[str], passes: Callable[[Row], bool], asker: Asker
 ) -> None:
-    """A view shows what its base shows, filtered: now and after any TTL."""
+    """A view shows what its base shows, filtered: through every node, from any replica, now and after any
+    TTL."""
+    columns = ", ".join(shown)
     for machine in cluster.plan.machines:
         second = cluster.nodes[machine].runtime.clock.wall_micros() // 1_000_000
         for later in (0, 2, 100):
-            rows = await asker.ask(
-                f"SELECT {', '.join(shown)} FROM {base}", machine=machine, now=second + later
-            )
-            expected = sorted(repr(sorted(row.items())) for row in rows if passes(row))
-            answer = await asker.ask(
-                f"SELECT {', '.join(shown)} FROM {view}", level, machine=machine, now=second + later
-            )
-            found = sorted(repr(sorted(row.items())) for row in answer)
+            now = second + later
+            stored = await asker.ask(f"SELECT {columns} FROM {base}", machine=machine, now=now)
+            expected = Counter(_described(row) for row in stored if passes(row))
+            answer = await asker.ask(f"SELECT {columns} FROM {view}", ONE, machine=machine, now=now)
+            found = Counter(map(_described, answer))
             if found != expected:
-                missing, orphaned = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
                 raise Broken(
-                    f"{view} through {machine}, in {later} s: missing {list(missing)}, "
-                    f"not in the base {list(orphaned)}"
+                    f"{view} through {machine}, in {later} s: missing {list(expected - found)}, "
+                    f"not in the base {list(found - expected)}"
                 )
+
+
+def _described(row: Row) -> str:
+    return repr(sorted(row.items()))

@@ -1,16 +1,18 @@
-"""Clients of the simulated cluster: registers, batches, counters, and rows that are truncated now and then."""
+"""Clients of the simulated cluster: registers, batches, counters, and a table that is truncated at times."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from belvedere.sim.checkers.history import Operation
-from belvedere.sim.cluster.asking import ALL, ONE, QUORUM, Asker, NoAnswer, Refused, Unknown
+from belvedere.sim.cluster.asking import ALL, ONE, QUORUM, Asker, NoAnswer, Refused, Row, Unknown
 from belvedere.sim.cluster.memory import Batch, Increment, Insert, Memory, Told, WeakRead
 from belvedere.sim.cluster.nodes import Cluster
 from belvedere.sim.randomness import stream
 
-KEYS = 3
+#: Registers that are written under conditions, too; and those that batches write, which do not go with them:
+#: a part of a batch has the time of its batch, so what was decided meanwhile is not aware of it.
+KEYS, PAIRED = 3, 2
 #: Partitions that batches write to.
 SHELVES = 6
 
@@ -80,7 +82,7 @@ class DataClient(Client):
     # --- registers -----------------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        key = str(int(self.random.random() * KEYS))
+        key = str(int(self.random.random() * (KEYS + PAIRED)))
         share = self.random.random()
         if share < 0.3:
             await self.read(key)
@@ -90,6 +92,8 @@ class DataClient(Client):
             await self.write(key, self.memory.next_value(), self.one_of(_LEVELS))
         elif share < 0.7:
             await self.write(key, None, QUORUM)
+        elif int(key) >= KEYS:
+            await self._write_pair()
         else:
             await self._swap(key)
 
@@ -134,12 +138,32 @@ class DataClient(Client):
 
     async def _noting(
         self, operation: Operation, text: str, level: int, machine: str | None = None
-    ) -> list[dict[str, int | None]]:
+    ) -> list[Row]:
         try:
             return await self.asker.ask(text, level, machine=machine)
         except Refused:
             self.memory.history.failed(operation)
             raise
+
+    async def _write_pair(self) -> None:
+        """One batch: both are written, each at a moment of its own."""
+        keys = [str(KEYS + number) for number in self.random.sample(range(PAIRED), PAIRED)]
+        values = [self.memory.next_value() for _ in keys]
+        operations = [
+            self.memory.history.write(self.name, key, value) for key, value in zip(keys, values, strict=True)
+        ]
+        parts = [
+            f"INSERT INTO registers (k, v) VALUES ({key}, {value})"
+            for key, value in zip(keys, values, strict=True)
+        ]
+        try:
+            await self.asker.ask(f"BEGIN BATCH {'; '.join(parts)}; APPLY BATCH", self.one_of(_LEVELS))
+        except Refused:
+            for operation in operations:
+                self.memory.history.failed(operation)
+            raise
+        for operation in operations:
+            self.memory.history.done(operation)
 
     # --- batches -------------------------------------------------------------------------------------
 

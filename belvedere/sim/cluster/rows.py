@@ -22,6 +22,8 @@ FILTERS: dict[str, Callable[[Row], bool]] = {
     "some": lambda row: row["c"] is not None and row["v"] is not None and (row["x"] or 0) > 1,
 }
 SHOWN = ("k", "c", "v", "x", "w", "m")
+#: What is compared: write times, too.
+COMPARED = (*SHOWN, *(f"{f}({column})" for column in ("x", "w") for f in ("WRITETIME", "TTL")))
 _LEVELS = (QUORUM, QUORUM, QUORUM, ONE, ALL)
 
 

@@ -45,9 +45,8 @@ class SchemaClient(Client):
     async def _something(self) -> None:
         name, share = self.one_of(_NAMES), self.random.random()
         if share < 0.2:
-            await self.asker.change_schema(
-                f"CREATE TABLE IF NOT EXISTS {name} (k int PRIMARY KEY, v int) WITH tablets = {{'initial': 1}}"
-            )
+            columns = "(k int PRIMARY KEY, v int) WITH tablets = {'initial': 1}"
+            await self.asker.change_schema(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
         elif share < 0.25:
             await self.asker.change_schema(f"DROP TABLE IF EXISTS {name}")
         elif share < 0.35:
