@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Self
 
+import msgspec
+
 from belvedere.pipeline import spark_messages as messages
 from belvedere.runtime.api import Process, Runtime, TaskHandle
 from belvedere.runtime.errors import ProcessGone
@@ -45,6 +47,9 @@ class SparkProcess:
             raise ProcessGone(f"Spark did not start within {_START} s") from None
         except ProcessGone:
             raise ProcessGone(f"Spark could not be started: {await _last_words(child)}") from None
+        except msgspec.DecodeError as error:
+            child.kill()
+            raise ProcessGone(f"Spark could not be started: {_not_understood(error)}") from error
         except BaseException:
             child.kill()
             raise
@@ -101,6 +106,12 @@ class SparkProcess:
             if self.runs:
                 self._runtime.log("warning", "spark.ended", words=self._process.last_words[-_WORDS:])
             why = await _last_words(self._process)
+        except msgspec.DecodeError as error:
+            # It may have been the end of a job: nobody can tell any more which of them run.
+            why = _not_understood(error)
+            self._runtime.log("warning", "spark.killed", cause=why)
+            self._process.kill()
+            await self._process.wait()
         finally:
             self.runs = False
         for job in list(self._ended):
@@ -110,6 +121,10 @@ class SparkProcess:
         ended = self._ended.pop(job, None)
         if ended is not None and not ended.done():
             ended.set_result(failure)
+
+
+def _not_understood(error: msgspec.DecodeError) -> str:
+    return f"its driver said what is not understood: {error}"
 
 
 async def _last_words(child: Process) -> str:
