@@ -5,16 +5,23 @@ It is run by `python -m belvedere.pipeline.spark_driver`, does what it is told i
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from belvedere.pipeline import spark_messages as messages
 from belvedere.pipeline.spark_failures import explain_failure
 from belvedere.pipeline.spark_session import REMOTE, SparkUnavailable, effective_settings, make_session
 from belvedere.pipeline.spark_tasks import OUTPUT_SCHEMA, performer
-from belvedere.runtime.child import Parent, end_at_once, in_background
+from belvedere.runtime.child import Parent, be_killed_in, end_at_once, in_background
+from belvedere.runtime.plain_time import pause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+#: Seconds between attempts to interrupt a job.
+_INTERRUPTED_EVERY: Final = 0.5
+#: Seconds that the end of the session may take; a node that lives waits a little longer.
+STOP: Final = 15
 
 
 class Jobs:
@@ -25,9 +32,11 @@ class Jobs:
         self._parent = parent
         self._settings = settings
         self._remote = REMOTE in settings
+        self._unfinished: set[str] = set()
         self._cancelled: set[str] = set()
 
     def begin(self, job: messages.RunJob) -> None:
+        self._unfinished.add(job.id)
         in_background(job.id, lambda: self._run(job))
 
     def cancel(self, job: str) -> None:
@@ -35,10 +44,13 @@ class Jobs:
         in_background(f"cancel {job}", lambda: self._interrupt(job))
 
     def _interrupt(self, job: str) -> None:
-        if self._remote:
-            self._session.interruptTag(job)
-        else:
-            self._session.sparkContext.cancelJobGroup(job)
+        """Until it has ended: what it was about to begin is not found by the first attempt."""
+        while job in self._unfinished:
+            if self._remote:
+                self._session.interruptTag(job)
+            else:
+                self._session.sparkContext.cancelJobGroup(job)
+            pause(_INTERRUPTED_EVERY)
 
     def _name_what_comes(self, job: str) -> None:
         """What this thread starts from now on is found by the job's name. Tags would do for both kinds of
@@ -57,6 +69,7 @@ class Jobs:
         except Exception as error:
             # py4j, gRPC and Spark itself raise what they like.
             failure = explain_failure(self._settings, error)
+        self._unfinished.discard(job.id)
         self._cancelled.discard(job.id)
         self._parent.say(messages.encode(messages.JobEnded(job.id, failure)))
 
@@ -78,6 +91,8 @@ def main() -> None:
     parent.say(messages.encode(messages.Ready(session.version)))
     _obey(lines, Jobs(session, parent, effective_settings(start.settings)))
     # Whoever waits for a job in a thread need not see its end: the node that wanted it is gone, or stops.
+    # There may be nobody to lose patience when Spark, far away or out of memory, does not end either.
+    be_killed_in(STOP)
     session.stop()
     end_at_once()
 

@@ -1,6 +1,7 @@
 """A child process's side of the pipes to its parent (`Runtime.start_process`): lines in, lines out."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -44,3 +45,15 @@ def end_at_once() -> None:
     """Without waiting for threads."""
     sys.stderr.flush()
     os._exit(0)
+
+
+def be_killed_in(seconds: float) -> None:
+    """With all that this process started, if it still runs then. Only for leaders of their process group, as
+    those are that a runtime starts."""
+
+    def kill() -> None:
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()

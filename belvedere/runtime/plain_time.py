@@ -11,13 +11,18 @@ def seconds() -> float:
     return time.monotonic()
 
 
+def pause(length: float) -> None:
+    """Do nothing for so many seconds."""
+    time.sleep(length)
+
+
 @contextmanager
-def every(pause: float, action: Callable[[], None]) -> Iterator[None]:
+def every(length: float, action: Callable[[], None]) -> Iterator[None]:
     """Do it each time so many seconds have passed, in a thread of its own, until the block ends."""
     ended = threading.Event()
 
     def repeat() -> None:
-        while not ended.wait(pause):
+        while not ended.wait(length):
             action()
 
     thread = threading.Thread(target=repeat, name="every", daemon=True)
