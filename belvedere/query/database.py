@@ -114,9 +114,13 @@ class Database:
         engine = await StorageEngine.open(
             runtime, directory, state.tables_by_id, tablets_of(state, options.node), options.storage
         )
-        node_id = options.node or await _node_id(runtime, directory)
-        database = cls(runtime, node_id, metadata, engine, options)
-        await database.access.align()
+        try:
+            node_id = options.node or await _node_id(runtime, directory)
+            database = cls(runtime, node_id, metadata, engine, options)
+            await database.access.align()
+        except BaseException:
+            await engine.close()
+            raise
         metadata.listen(database._on_state)
         return database
 
