@@ -11,11 +11,11 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from belvedere.pipeline import exchange as exchange_module
 from belvedere.pipeline.exchange import Exchange
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import FileMissing
 from belvedere.runtime.plain_files import PlainFiles
+from belvedere.storage import linking
 from tests.pipeline.fake_tasks import FACTS
 from tests.pipeline.on_runtime import RUNTIMES, run_test
 
@@ -85,7 +85,7 @@ def test_files_are_copied_where_links_are_impossible(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(exchange_module, "COPY_BYTES", 10)
+    monkeypatch.setattr(linking, "COPY_BYTES", 10)
 
     async def test(runtime: Runtime, home: str) -> None:
         exchange = Exchange(runtime, f"{home}/exchange")
