@@ -71,3 +71,5 @@ class Exchange:
                 if not left:
                     raise
             await self._runtime.clock.sleep(_PAUSE)
+        # Whoever asked is done with the job all the same; the next start removes what is left.
+        self._runtime.log("warning", "exchange.still_written_to", path=directory)
