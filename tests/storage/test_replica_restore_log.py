@@ -8,6 +8,7 @@ from belvedere.model.positions import NOWHERE
 from belvedere.runtime.errors import DiskFull
 from belvedere.sim.runtime import SimRuntime
 from belvedere.sim.world import World
+from belvedere.storage.commitlog import SyncPolicy
 from belvedere.storage.engine import StorageEngine
 from belvedere.storage.errors import CommitRefused, LogBroken
 from belvedere.storage.replica_log import ReplicaLog
@@ -15,6 +16,7 @@ from tests.storage.engine_help import in_world, small_options, tablets_of
 from tests.storage.replica_help import TABLE, Told, chain, expected, open_replicas, record, shown
 from tests.storage.storage_model import make_table
 from tests.storage.test_replica_snapshot import COMMON, DEPOSED, copy, learner, restart
+from tests.storage.test_replica_snapshot import donor as quiet_donor
 
 OTHER = make_table(clustering=False, sets=False, seed=1)
 
@@ -35,10 +37,10 @@ async def donor(runtime: SimRuntime) -> StorageEngine:
     return engine
 
 
-async def open_two_tables(runtime: SimRuntime) -> StorageEngine:
+async def open_two_tables(runtime: SimRuntime, policy: SyncPolicy = SyncPolicy.GROUP) -> StorageEngine:
     tables = {TABLE.id: TABLE, OTHER.id: OTHER}
     maps = {TABLE.id: tablets_of(TABLE, 1), OTHER.id: tablets_of(OTHER, 1, first_id=2)}
-    options = small_options(closed_segments=1, compaction=False)
+    options = small_options(closed_segments=1, compaction=False, sync_policy=policy)
     return await StorageEngine.open(runtime, "data", tables, maps, options, replicated=True)
 
 
@@ -54,14 +56,17 @@ async def fill_log(engine: StorageEngine, replica: ReplicaLog) -> None:
     await engine._runtime.clock.sleep(1)
 
 
-def test_what_comes_with_a_snapshot_is_in_the_log_before_it_counts_and_stays_there() -> None:
+@pytest.mark.parametrize("policy", [SyncPolicy.GROUP, SyncPolicy.PERIODIC])
+def test_what_comes_with_a_snapshot_is_in_the_log_before_it_counts_and_stays_there(
+    policy: SyncPolicy,
+) -> None:
     async def main(world: World) -> None:
         giving, taking = world.boot("donor"), world.boot("learner")
         engine = await giving.perform(donor(giving))
         snapshot = await giving.perform(engine.replica(1).snapshot())
 
         async def life() -> None:
-            mine = await open_two_tables(taking)
+            mine = await open_two_tables(taking, policy)
             replica, store = mine.replica(1), mine.store(1)
             restore = store.restore
 
@@ -98,7 +103,7 @@ def test_without_a_log_nothing_is_restored() -> None:
 
     async def main(world: World) -> None:
         giving, taking = world.boot("donor"), world.boot("learner")
-        engine = await giving.perform(donor(giving))
+        engine = await giving.perform(quiet_donor(giving))
         snapshot = await giving.perform(engine.replica(1).snapshot())
 
         async def life() -> None:
