@@ -1,9 +1,10 @@
 """Scenario: what a client has just been told of the schema by one node, it uses through another one.
 
 Three nodes with databases over one metadata store. One of them hears of changes late; nodes are cut off from
-each other, and from the store. Clients create, alter and drop tables through any node and ask any other as
-soon as they have the answer: no node may ever say that it does not know what is there, and unless the answer
-warned of it, none may go by an older definition, or find what was dropped.
+each other, and from the store. Clients create, alter, truncate and drop tables through any node and ask any
+other as soon as they have the answer: no node may ever say that it does not know what is there, and unless
+the answer warned of it, none may go by an older definition, find what was dropped, or know the tablets of
+before a truncation, where that replaces them.
 """
 
 import asyncio
@@ -67,9 +68,12 @@ class LateStore:
 
 
 class Node:
-    def __init__(self, runtime: SimRuntime, name: str, service: MetadataService, late: float) -> None:
+    def __init__(
+        self, runtime: SimRuntime, name: str, service: MetadataService, late: float, replicated: bool
+    ) -> None:
         self.runtime = runtime
         self.name = name
+        self._options = DatabaseOptions(node=name, replicated=replicated)
         store = LateStore(service.connect(runtime), runtime, late)
         self._metadata = Metadata(runtime, store)
         self._member = Member(
@@ -81,8 +85,7 @@ class Node:
         await self._metadata.start()
         _, port = await self._member.listen("0.0.0.0", _PORT)
         await self._member.join(Registration(self.name, "sim", "id", self.runtime.machine, port))
-        options = DatabaseOptions(node=self.name)
-        self.database = await Database.open(self.runtime, "data/node", self._metadata, options)
+        self.database = await Database.open(self.runtime, "data/node", self._metadata, self._options)
         self.database.admit_by(self._member.operations)
         self.database.barrier = self._member.known_to_all
 
@@ -102,11 +105,18 @@ class Node:
         """As this node would answer at this moment."""
         return {column.name for column in self.database.plan(f"SELECT * FROM {table}", None).result_columns}
 
+    def tablets(self, table: str) -> set[int]:
+        """Which this node would ask at this moment."""
+        found = self.database.state.table(*table.split("."))
+        tablet_map = None if found is None else self.database.state.tablet_maps.get(found.id)
+        return set() if tablet_map is None else {tablet.id for tablet in tablet_map.tablets}
+
 
 @dataclass
 class _Run:
     world: World
     nodes: list[Node]
+    replicated: bool
     violations: list[str] = field(default_factory=list)
 
     def other(self) -> Node:
@@ -154,6 +164,11 @@ class _Run:
             if found != wanted:
                 self.violations.append(f"{node.name} has {sorted(found)}, not {sorted(wanted)}, of {table}")
 
+    def expect_none_of(self, tablets: set[int], table: str) -> None:
+        for node in self.nodes:
+            if node.serves and node.tablets(table) & tablets:
+                self.violations.append(f"{node.name} has tablets of {table} from before it was truncated")
+
 
 async def _client(run: _Run, number: int) -> None:
     keyspace = f"ks{number}"
@@ -170,6 +185,10 @@ async def _client(run: _Run, number: int) -> None:
         if known:
             run.expect_columns(table, {"k", "v", "w"})
         await run.ask(f"INSERT INTO {table} (k, w) VALUES (1, 2)")
+        if run.replicated:
+            before = {tablet for node in run.nodes for tablet in node.tablets(table)}
+            if await run.change(f"TRUNCATE {table}"):
+                run.expect_none_of(before, table)
         if run.world.fault_random.random() < 0.5:
             known = await run.change(f"DROP TABLE IF EXISTS {table}")
             if known:
@@ -196,10 +215,13 @@ async def schema(world: World) -> None:
     random = world.fault_random
     service = MetadataService(world)
     slow, late = random.choice(NODES), random.choice((0.0, 3.0, 30.0))
-    nodes = [Node(world.boot(name), name, service, late if name == slow else 0.0) for name in NODES]
+    replicated = random.random() < 0.5
+    nodes = [
+        Node(world.boot(name), name, service, late if name == slow else 0.0, replicated) for name in NODES
+    ]
     for node in nodes:
         await node.runtime.perform(node.start())
-    run = _Run(world, nodes)
+    run = _Run(world, nodes, replicated)
     striking = asyncio.create_task(_strike(run, service))
     await asyncio.gather(*(_client(run, number) for number in range(_CLIENTS)))
     striking.cancel()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from belvedere.cluster.ring import Ring
 from tests.cli.commands import query
 from tests.drivers.server_process import KEYSPACE, ServerProcess, belvedere, server_process
 from tests.meta.etcd_server import EtcdServer, etcd_program
@@ -138,8 +139,11 @@ def test_three_nodes_know_of_each_other(nodes: Nodes) -> None:
             hosts = cluster.metadata.all_hosts()
             found = {(str(host.broadcast_rpc_address), host.broadcast_rpc_port) for host in hosts}
             assert found == {(other.host, other.port) for other in (one, two, three)}
-            owners = list(cluster.metadata.token_map.token_to_host_owner.values())
-            assert {host: owners.count(host) for host in hosts} == dict.fromkeys(hosts, 2)
+            owners = cluster.metadata.token_map.token_to_host_owner
+            ring, addresses = Ring(["n1", "n2", "n3"]), {"n1": one.host, "n2": two.host, "n3": three.host}
+            assert {token.value: host.address for token, host in owners.items()} == {
+                token: address for name, address in addresses.items() for token in ring.tokens(name)
+            }
             assert cluster.control_connection.wait_for_schema_agreement(wait_time=10)
             assert cluster.metadata.cluster_name == "trial"
         assert len(query(server, "SELECT * FROM system.peers")) == 2
