@@ -47,11 +47,6 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="for so long at most a dead node counts as alive, and is not replaced; as long a live one "
         "serves without the metadata store (default: %(default)g)",
     )
-    group.add_argument(
-        "--experimental-cluster",
-        action="store_true",
-        help="let there be more than one node, though each table is served only by the one it was created on",
-    )
 
 
 def _name(text: str) -> str:
@@ -84,10 +79,8 @@ def _metadata(text: str) -> SqliteMetadata | EtcdMetadata:
 def cluster_settings(arguments: argparse.Namespace) -> ClusterSettings | None:
     """None for a server that is alone. Raises WrongClusterArguments."""
     if arguments.node is None:
-        if arguments.metadata is not None or arguments.experimental_cluster:
-            raise WrongClusterArguments(
-                "--metadata and --experimental-cluster are for a node: give it a --node"
-            )
+        if arguments.metadata is not None:
+            raise WrongClusterArguments("--metadata is for a node: give it a --node")
         return None
     if arguments.metadata is None:
         raise WrongClusterArguments("a node needs --metadata: where the cluster keeps what all must agree on")
@@ -102,5 +95,4 @@ def cluster_settings(arguments: argparse.Namespace) -> ClusterSettings | None:
         arguments.host,
         arguments.rpc_port,
         lease_seconds=arguments.lease_seconds,
-        experimental=arguments.experimental_cluster,
     )

@@ -77,7 +77,11 @@ class Clerk:
         else:
             statement, values, city = self._delete, key, None
         self._window.acquire()
-        future = self._session.execute_async(statement, values)
+        try:
+            future = self._session.execute_async(statement, values)
+        except BaseException:
+            self._window.release()  # It was not sent.
+            raise
         future.add_callbacks(self._acknowledge, self._fail, callback_args=(key, city))
 
     def _acknowledge(self, _: Any, key: Key, city: str | None) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from rich.console import Console
 
 BELVEDERE = [sys.executable, "-m", "belvedere.cli.main"]
 READY = re.compile(r"up after ([\d.]+) s, (\d+) MiB resident")
+#: Seconds that a server may take to stop.
+ENDS_WITHIN = 60
 
 console = Console(highlight=False)
 
@@ -49,33 +50,32 @@ class Server:
     def _start(self) -> "subprocess.Popen[str]":
         command = [*BELVEDERE, "start", "--data", str(self._data), "--port", str(self.port)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        line = process.stdout.readline().strip()
-        ready = READY.search(line)
-        if ready is None:
-            raise DemoFailed(f"the server did not start: {line or f'exit status {process.wait()}'}")
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().strip()
+            ready = READY.search(line)
+            if ready is None:
+                raise DemoFailed(f"the server did not start: {line or f'exit status {_ended(process)}'}")
+        except BaseException:
+            process.kill()
+            _ended(process)
+            raise
         note(f"$ belvedere start --data … --port {self.port}")
         good(f"answers CQL {ready[1]} s after its process was started, {ready[2]} MiB resident")
         return process
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self._ended()
+        self.process.kill()
+        _ended(self.process)
 
     def restart(self) -> None:
         self.process = self._start()
 
     def stop(self) -> None:
         self.process.terminate()
-        status = self._ended()
+        status = _ended(self.process)
         if status != 0:
             raise DemoFailed(f"the server was asked to stop, and ended with status {status}")
-
-    def _ended(self) -> int:
-        status = self.process.wait(timeout=60)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return status
 
     def command(self, *words: str, shown: bool = True) -> int:
         """Run a command of the shell against this server; returns its exit status."""
@@ -91,6 +91,19 @@ class Server:
         """The same for a command that draws on the terminal itself."""
         note(f"$ belvedere {' '.join(words)}")
         return subprocess.run([*BELVEDERE, *words, "--port", str(self.port)], check=False).returncode
+
+
+def _ended(process: "subprocess.Popen[str]") -> int:
+    """Its exit status, once it has one."""
+    try:
+        return process.wait(timeout=ENDS_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise DemoFailed(f"the server did not end within {ENDS_WITHIN} s, and was killed") from None
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def connect(port: int) -> Any:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from belvedere.cli import load, start, status, verify, views
+from belvedere.cli import load, start, status, tablets, verify, views
 from belvedere.runtime.version import VERSION
 
 
@@ -18,6 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start.add_parser(commands)
     status.add_parser(commands)
+    tablets.add_parser(commands)
     views.add_parser(commands)
     verify.add_parser(commands)
     load.add_parser(commands)

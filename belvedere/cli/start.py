@@ -6,7 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from belvedere.cli.arguments import add_spark, port_number, spark_settings
+from belvedere.cli.asking import complain
 from belvedere.cli.cluster_arguments import WrongClusterArguments, add_cluster, cluster_settings
+from belvedere.cli.start_nodes import MOST_NODES, run_nodes
 from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
 from belvedere.runtime.real import RealRuntime, run
 from belvedere.server.settings import INLINE_ROWS, PipelineSettings
@@ -14,6 +16,7 @@ from belvedere.server.settings import INLINE_ROWS, PipelineSettings
 if TYPE_CHECKING:
     from belvedere.query.database import DatabaseOptions
 
+_HERE = "127.0.0.1"
 
 _DESCRIPTION = """\
 Run a server in the foreground until SIGTERM or Ctrl-C. It prints one line on stdout once it answers CQL,
@@ -21,8 +24,14 @@ and logs to stderr. Any Cassandra driver connects to it, and so does cqlsh:
 
   belvedere start --data data
   cqlsh 127.0.0.1 9042
+
+With --nodes it runs a whole cluster on this machine, each node in a process of its own:
+
+  belvedere start --nodes 3 --data data
 """
 _EPILOG = "exit status: 0 stopped by a signal, everything flushed; 1 could not start; 2 wrong arguments"
+#: Given to the nodes of a local cluster: they stop when the process that started them is gone.
+_WITH_INPUT = "--until-input-ends"
 
 
 def add_parser(commands: Any) -> None:
@@ -33,13 +42,23 @@ def add_parser(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="data directory, made if missing")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--data", metavar="DIR", help="data directory, made if missing")
+    parser.add_argument("--host", default=_HERE, help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=port_number, default=9042, help="CQL port, 0 for any free one (default: %(default)s)"
     )
     parser.add_argument(
         "--listen", type=_address, metavar="HOST[:PORT]", help="--host and --port in one, instead of them"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=_nodes,
+        metavar="N",
+        help=f"a cluster of N nodes, 1 to {MOST_NODES}, on this machine: on 127.0.0.1, 127.0.0.2, … and all "
+        "at the same port; without --data it keeps nothing",
+    )
+    parser.add_argument(
+        _WITH_INPUT, action="store_true", help="stop also when standard input ends, as when its writer dies"
     )
     add_cluster(parser)
     parser.add_argument(
@@ -85,6 +104,12 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run_start)
 
 
+def _nodes(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"a number of nodes from 1 to {MOST_NODES}, not {text!r}")
+    return int(text)
+
+
 def _address(text: str) -> tuple[str, int | None]:
     host, colon, port = text.rpartition(":")
     try:
@@ -109,9 +134,27 @@ def run_start(arguments: argparse.Namespace) -> int:
     if arguments.listen is not None:
         host, port = arguments.listen
         arguments.host, arguments.port = host, arguments.port if port is None else port
+    if arguments.nodes is not None:
+        if arguments.host != _HERE or arguments.node is not None or arguments.metadata is not None:
+            return complain("--nodes chooses addresses, names and metadata of its nodes itself", 2)
+        return run_nodes(arguments, [*_passed_on(arguments), _WITH_INPUT])
+    if arguments.data is None:
+        return complain("start needs --data, the directory for everything that is kept", 2)
     # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
     gc.disable()
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)
+
+
+def _passed_on(arguments: argparse.Namespace) -> list[str]:
+    """What each node of a local cluster is started with, as this process was."""
+    words = ["--cluster", arguments.cluster, "--fsync", arguments.fsync, "--log-level", arguments.log_level]
+    words += ["--memtable-mb", str(arguments.memtable_mb), "--cache-mb", str(arguments.cache_mb)]
+    words += ["--inline-rows", str(arguments.inline_rows)]
+    if arguments.exchange is not None:
+        words += ["--exchange", arguments.exchange]
+    for name, value in spark_settings(arguments).items():
+        words += ["--spark", f"{name}={value}"]
+    return words
 
 
 def _warm_up() -> None:
@@ -150,7 +193,7 @@ async def _serve(runtime: RealRuntime, arguments: argparse.Namespace) -> int:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
-    signals = stop_signals()
+    signals = stop_signals(with_input=arguments.until_input_ends)
     try:
         cluster = cluster_settings(arguments)
         pipeline = PipelineSettings(spark_settings(arguments), arguments.inline_rows, arguments.exchange)

@@ -13,17 +13,20 @@ from belvedere.cluster import events
 from belvedere.cluster.configuration import Configuration, Moment, configuration_of, proposal_of
 from belvedere.cluster.log import Limits
 from belvedere.cluster.messages import AnyMessage, NotServing, Overloaded, Reply, Request
-from belvedere.cluster.ports import Peers, Stores
+from belvedere.cluster.ports import Opened, Peers, Stores
 from belvedere.cluster.seat import Seat
 from belvedere.meta import records
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.meta.store import OutcomeUnknown, Refused, StoreUnavailable, Transaction, Unchanged
+from belvedere.model.positions import Position
 from belvedere.runtime.api import Runtime, TaskHandle
 
 #: Messages that wait for metadata or for their tablet to be opened, and for how long, in seconds.
 HELD_MESSAGES = 4096
 HELD_SECONDS = 10.0
+#: Before a replica that could not be opened is tried again, in seconds.
+_OPEN_PAUSE = 1.0
 #: Requests of one sender that are remembered.
 REMEMBERED_REQUESTS = 4096
 
@@ -127,6 +130,10 @@ class Host:
             for seat in self.seats.values():
                 seat.close()
 
+    def restored(self, tablet: int, position: Position) -> None:
+        """A snapshot is in place."""
+        self.seats[tablet].post(events.Restored(position))
+
     def need_snapshot(self, tablet: int, learner: str) -> None:
         self.on_snapshot_needed(tablet, learner)
 
@@ -163,9 +170,9 @@ class Host:
                 self._spawn("replication.open", self._open(tablet.id))
 
     async def _open(self, tablet: int) -> None:
-        opened = await self._stores.open(tablet)
+        opened = await self._opened(tablet)
         self._opening.discard(tablet)
-        if self._closed:
+        if opened is None or self._closed:
             return
         seat = Seat(self._runtime, self, self.node, tablet, opened, self._limits, self._begun_at)
         self.seats[tablet] = seat
@@ -173,6 +180,17 @@ class Host:
         if known is not None:
             seat.post(events.Configured(configuration_of(known)))
         self._deliver_held()
+
+    async def _opened(self, tablet: int) -> Opened | None:
+        """Until it succeeds, or the tablet is gone."""
+        while tablet in self._tablets and not self._closed:
+            try:
+                return await self._stores.open(tablet)
+            except Exception as error:
+                if tablet in self._tablets:
+                    self._runtime.log("warning", "replication.not_opened", tablet=tablet, error=repr(error))
+                await self._runtime.clock.sleep(_OPEN_PAUSE)
+        return None
 
     def catch_up(self, revision: int) -> None:
         if revision > max(self._catching_up_to, self._metadata.state.revision):

@@ -47,8 +47,6 @@ class Registration:
     rack: str = "rack1"
     version: str = ""
     features: frozenset[str] = FEATURES
-    #: Whether there may be other nodes.
-    alone: bool = False
 
 
 def claiming(state: ClusterState, registration: Registration, lease: int) -> Proposal | None:
@@ -106,16 +104,12 @@ def check_cluster(state: ClusterState, name: str) -> None:
     known = cluster_of(state)
     if known is not None and known.name != name:
         raise NodeRefused(f"the metadata store is that of cluster {known.name}, not of {name}")
+    if known is None and any(not node.incarnation for node in state.nodes.values()):
+        raise NodeRefused("the metadata store is that of a server that is alone, not of a cluster")
 
 
 def _check_company(state: ClusterState, registration: Registration) -> None:
     others = sorted(name for name in state.nodes if name != registration.node)
-    if others and registration.alone:
-        raise NodeRefused(
-            f"the cluster {registration.cluster} has other nodes already: {', '.join(others)}. Tables are "
-            "not replicated yet: each is served by the node that it was created on, and by no other. If that "
-            "is what you want, start every node with --experimental-cluster"
-        )
     missing = sorted(features_on(state, without=registration.node) - registration.features) if others else []
     if missing:
         raise NodeRefused(f"this version lacks what the cluster uses already: {', '.join(missing)}")

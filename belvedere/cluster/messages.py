@@ -117,7 +117,14 @@ class Overloaded(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """Nothing was done: too much is under way already."""
 
 
-Outcome = Done | Unknown | StaleEpoch | NotServing | Unavailable | Overloaded
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Nothing was done: it cannot be. `kind` names the error."""
+
+    kind: str
+    why: str
+
+
+Outcome = Done | Unknown | StaleEpoch | NotServing | Unavailable | Overloaded | Failed
 
 
 class Reply(Message, frozen=True, tag=8):

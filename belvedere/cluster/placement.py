@@ -1,23 +1,22 @@
-"""Which nodes keep a new table's tablets, and which one of them leads each. Pure, and the same for the same
-state and seed.
+"""Which nodes keep a new table's tablets, and which one of them leads each. Pure: the state alone decides.
 
-Nodes that live come first, then racks that have no replica of the tablet yet, then whoever has the least: of
-this table, so that no single table weighs on few nodes, then of all tables. What is still equal the seed
-decides, so that small tables do not all begin at the same node.
+Nodes that live come first, then racks that have no replica of the tablet yet, then whoever has the least of
+this table, so that no single table weighs on few nodes. As long as that goes round evenly, the ring that
+drivers are told of decides between equals; of the tablets that are left over, who has the least of all
+tables.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import xxhash
-
+from belvedere.cluster.ring import RANGES_PER_NODE, Ring, first_token
 from belvedere.meta.state import ClusterState, Node, Tablet
 
 #: In a keyspace's replication: what stands for all nodes, where others name a datacenter.
 ANYWHERE = "replication_factor"
 
-_PER_NODE, _MOST = 2, 32
+_MOST_TABLETS = 32
 
 
 class NoPlace(Exception):
@@ -47,12 +46,13 @@ def pool(state: ClusterState, name: str) -> list[Node]:
 def default_tablets(state: ClusterState, replication: Mapping[str, str]) -> int:
     """Into how many tablets to cut a table about which nobody said anything."""
     nodes = {node.id for name, count in factors(replication).items() if count for node in pool(state, name)}
-    return max(1, min(_PER_NODE * len(nodes), _MOST))
+    return max(1, min(RANGES_PER_NODE * len(nodes), _MOST_TABLETS))
 
 
-def place(state: ClusterState, replication: Mapping[str, str], count: int, seed: bytes) -> list[Placement]:
-    """Of a table's tablets in token order. Raises NoPlace. A factor larger than its nodes takes them all."""
-    return _Placing(state, replication, seed).tablets(count)
+def place(state: ClusterState, replication: Mapping[str, str], count: int) -> list[Placement]:
+    """Of a table's tablets, equal ranges in token order. Raises NoPlace. A factor larger than the number of
+    its nodes takes them all."""
+    return _Placing(state, replication).tablets(count)
 
 
 def renewed(state: ClusterState, tablet: Tablet) -> Placement:
@@ -64,7 +64,7 @@ def renewed(state: ClusterState, tablet: Tablet) -> Placement:
 
 
 class _Placing:
-    def __init__(self, state: ClusterState, replication: Mapping[str, str], seed: bytes) -> None:
+    def __init__(self, state: ClusterState, replication: Mapping[str, str]) -> None:
         self._alive = state.alive
         self._pools = [
             (count, nodes)
@@ -78,12 +78,14 @@ class _Placing:
         self._primaries_of_all = Counter(tablet.primary for tablet in tablets)
         self._replicas: Counter[str] = Counter()
         self._primaries: Counter[str] = Counter()
-        self._lots = {name: xxhash.xxh3_64_intdigest(seed + name.encode()) for name in state.nodes}
+        self._ring = Ring(state.nodes)
 
     def tablets(self, count: int) -> list[Placement]:
+        able = {node.id for _, nodes in self._pools for node in nodes}
+        in_turns = count - count % len(able & self._alive.keys() or able)
         placed = []
-        for _ in range(count):
-            placement = self._tablet()
+        for number in range(count):
+            placement = self._tablet(first_token(number, count), along_ring=number < in_turns)
             self._primaries[placement.primary] += 1
             self._replicas.update(placement.replicas)
             self._primaries_of_all[placement.primary] += 1
@@ -91,41 +93,32 @@ class _Placing:
             placed.append(placement)
         return placed
 
-    def _tablet(self) -> Placement:
+    def _tablet(self, token: int, *, along_ring: bool) -> Placement:
         """The primary first: choosing it among replicas would leave no choice where they are few."""
-        everybody = [node for _, nodes in self._pools for node in nodes]
-        primary = min(everybody, key=self._as_primary)
+
+        def ordered(node: Node, first: tuple[int, ...], loads: tuple[int, ...]) -> tuple[int, ...]:
+            distance = self._ring.distance(node.id, token)
+            rest = (distance, *loads) if along_ring else (*loads, distance)
+            return (node.id not in self._alive, *first, *rest)
+
+        def as_primary(node: Node) -> tuple[int, ...]:
+            name = node.id
+            loads = (self._replicas[name], self._primaries_of_all[name], self._replicas_of_all[name])
+            return ordered(node, (self._primaries[name],), loads)
+
+        def as_replica(node: Node) -> tuple[int, ...]:
+            name = node.id
+            first = (racks[node.datacenter, node.rack], self._replicas[name])
+            return ordered(node, first, (self._replicas_of_all[name],))
+
+        primary = min((node for _, nodes in self._pools for node in nodes), key=as_primary)
         chosen = [primary]
         for count, nodes in self._pools:
             left = [node for node in nodes if node is not primary]
-            wanted = count - (primary in nodes)
-            while wanted > 0 and left:
+            for _ in range(min(count - (primary in nodes), len(left))):
                 racks = Counter((node.datacenter, node.rack) for node in chosen)
-                node = min(left, key=lambda node: self._as_replica(node, racks))
-                left.remove(node)
-                chosen.append(node)
-                wanted -= 1
+                chosen.append(min(left, key=as_replica))
+                left.remove(chosen[-1])
         replicas = tuple(node.id for node in chosen)
         living = tuple(node for node in replicas if node in self._alive)
         return Placement(primary.id, replicas, living or replicas)
-
-    def _as_primary(self, node: Node) -> tuple[int, ...]:
-        name = node.id
-        return (
-            name not in self._alive,
-            self._primaries[name],
-            self._replicas[name],
-            self._primaries_of_all[name],
-            self._replicas_of_all[name],
-            self._lots[name],
-        )
-
-    def _as_replica(self, node: Node, racks: Mapping[tuple[str, str], int]) -> tuple[int, ...]:
-        name = node.id
-        return (
-            name not in self._alive,
-            racks[node.datacenter, node.rack],
-            self._replicas[name],
-            self._replicas_of_all[name],
-            self._lots[name],
-        )

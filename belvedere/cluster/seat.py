@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from belvedere.cluster import events
+from belvedere.cluster.backup import Backup
 from belvedere.cluster.configuration import Configuration, Moment
 from belvedere.cluster.events import Effect, Event
 from belvedere.cluster.locks import KeyLocks
@@ -14,15 +15,15 @@ from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import (
     AnyMessage,
     Done,
+    Failed,
     Kind,
     Outcome,
     Overloaded,
     ReplicaMessage,
     Reply,
     Request,
-    Unknown,
 )
-from belvedere.cluster.ports import Found, Opened, TabletStore, Written
+from belvedere.cluster.ports import Found, Opened, TabletStore
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
 from belvedere.cluster.tail import Tail
@@ -96,6 +97,11 @@ class Seat:
 
     def moment(self) -> Moment:
         return self._house.moment()
+
+    @property
+    def is_learner(self) -> bool:
+        role = self.replica.role
+        return isinstance(role, Backup) and not role.in_sync
 
     def post(self, event: Event) -> None:
         """What happens while an event is being dealt with has its turn after it."""
@@ -235,9 +241,7 @@ class Seat:
         """Not past an update of the same key that has not decided yet."""
         body = asked.request.body
         if not self._locks.any_held or not self._locks.is_held(self._store.key_of(body)):
-            written = self._store.at_once(body)
-            if written is not None:
-                self._order(number, asked, written)
+            if self._order_at_once(number, asked):
                 return
         self._update(number, asked)
 
@@ -247,23 +251,34 @@ class Seat:
 
         def turn() -> None:
             asked.key = key
-            written = self._store.at_once(request.body) if request.kind == Kind.WRITE else None
-            if written is None:
-                self.post(events.ReadAsked(number, request.epoch, request.level, to_write=True))
-            else:
-                self._order(number, asked, written)
+            if request.kind == Kind.WRITE and self._order_at_once(number, asked):
                 self._unlock(asked)
+            else:
+                self.post(events.ReadAsked(number, request.epoch, request.level, to_write=True))
 
         self._locks.take(key, turn)
 
-    def _order(self, number: int, asked: _Asked, written: Written) -> None:
+    def _order_at_once(self, number: int, asked: _Asked) -> bool:
+        """False for a write that has to look at what is stored."""
         request = asked.request
+        try:
+            written = self._store.at_once(request.body)
+        except Exception as error:
+            self._fail(number, error)
+            return True
+        if written is None:
+            return False
         self.post(events.WriteAsked(number, request.epoch, request.level, written.data, written.least))
+        return True
 
     def _look(self, effect: events.Look) -> None:
         asked = self._asked[effect.request]
         update = asked.request.kind == Kind.UPDATE
-        found = self._store.look_now(asked.request.body, update)
+        try:
+            found = self._store.look_now(asked.request.body, update)
+        except Exception as error:
+            self._looked_in_vain(effect.request, error)
+            return
         if found is not None:
             self._found(effect.request, found)
         else:
@@ -273,11 +288,17 @@ class Seat:
         try:
             found = await self._store.look(asked.request.body, update)
         except Exception as error:
-            self._runtime.log("warning", "replication.read_failed", tablet=self.tablet, error=repr(error))
-            self._reply(number, Unknown(str(error)))
-            self.post(events.Looked(number, NOWHERE))
+            self._looked_in_vain(number, error)
             return
         self._found(number, found)
+
+    def _looked_in_vain(self, number: int, error: Exception) -> None:
+        self._runtime.log("warning", "replication.read_failed", tablet=self.tablet, error=repr(error))
+        self._fail(number, error)
+        self.post(events.Looked(number, NOWHERE))
+
+    def _fail(self, number: int, error: Exception) -> None:
+        self._reply(number, Failed(type(error).__name__, str(error)))
 
     def _found(self, number: int, found: Found) -> None:
         asked = self._asked.get(number)

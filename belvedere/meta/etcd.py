@@ -149,9 +149,11 @@ class EtcdStore:
 
     def _decided(self, transaction: Transaction, outcome: Committed | Refused | None) -> Committed | Refused:
         del self._undecided[transaction.id]
-        if outcome is None:
+        if outcome is not None:
+            return outcome
+        if _uses_leases(transaction):
             raise LeaseGone("a lease that the transaction puts keys under has ended")
-        return outcome
+        raise StoreUnavailable("an earlier try of the transaction was refused, and none can land any more")
 
     async def _settle(self, transaction: Transaction, id_lease: _IdLease) -> Committed | None:
         """See to it that the transaction has landed or never will; None for the latter."""

@@ -11,11 +11,10 @@ from collections.abc import Sequence, Set
 
 from belvedere.pipeline.tasks import InputFile
 from belvedere.runtime.api import Runtime
-from belvedere.runtime.errors import DiskError, DiskFull, FileExists, FileMissing
+from belvedere.runtime.errors import DiskError, FileExists
+from belvedere.storage.linking import link_or_copy
 from belvedere.storage.sstable_format import SSTableFacts
 
-#: What is read and written at once when a file must be copied.
-COPY_BYTES = 8 << 20
 #: A directory that is still written to is removed again and again, with such pauses (in seconds).
 _TRIES, _PAUSE = 25, 0.2
 
@@ -52,31 +51,12 @@ class Exchange:
                 number += 1
                 target = f"{inputs}/{number:04}-{path.rpartition('/')[2]}"
                 try:
-                    await self._link_or_copy(path, target)
+                    await link_or_copy(self._disk, path, target)
                 except FileExists:
                     continue
                 break
             published.append(InputFile(target, facts.size, facts.crc32c))
         return published
-
-    async def _link_or_copy(self, source: str, target: str) -> None:
-        try:
-            await self._disk.link(source, target)
-        except (FileMissing, FileExists, DiskFull):
-            raise
-        except DiskError:
-            # Another file system, or one without links. Any other trouble of the disk, copying has, too.
-            if await self._disk.exists(target):
-                raise FileExists("file exists", target) from None
-            await self._copy(source, target)
-
-    async def _copy(self, source: str, target: str) -> None:
-        file = await self._disk.append(target)
-        try:
-            while data := await self._disk.read(source, file.position, COPY_BYTES):
-                await file.write(data)
-        finally:
-            await file.close()
 
     async def discard(self, job_id: str) -> None:
         """Remove all that the job read and wrote; fine if there is nothing. Tasks that do not know yet that
@@ -91,3 +71,5 @@ class Exchange:
                 if not left:
                     raise
             await self._runtime.clock.sleep(_PAUSE)
+        # Whoever asked is done with the job all the same; the next start removes what is left.
+        self._runtime.log("warning", "exchange.still_written_to", path=directory)

@@ -64,8 +64,6 @@ class LoadFiles:
 
     async def recover(self) -> None:
         for table, load, _ in list(load_records.open_loads(self._database.state)):
-            if not self._database.access.is_here(table) and table in self._database.state.tables_by_id:
-                continue  # Another node's.
             try:
                 await self.finish(table, load)
             except FileMissing as error:

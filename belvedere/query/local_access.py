@@ -16,7 +16,7 @@ from belvedere.meta.state import ClusterState, TabletMap
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.access import Admission, ViewKeeper
-from belvedere.query.errors import InvalidRequest, ServerError
+from belvedere.query.errors import InvalidRequest
 from belvedere.query.keeping import KeptWrite, NoViews, kept, kept_now, write_kept_now
 from belvedere.query.open_tablets import OpenTablets, TabletMaps
 from belvedere.query.partition_locks import PartitionLocks
@@ -45,16 +45,15 @@ class _Route:
 
 class LocalAccess:
     def __init__(
-        self, runtime: Runtime, metadata: Metadata, engine: StorageEngine, only_of: str | None = None
+        self, runtime: Runtime, metadata: Metadata, engine: StorageEngine, kept_by: str | None = None
     ) -> None:
-        """`only_of` is the node whose tables are served, None for a node that is alone."""
+        """`kept_by` is the node of a cluster whose tablets are opened; None: all are this node's."""
         self._runtime = runtime
-        self._only_of = only_of
         self._metadata = metadata
         self._engine = engine
         self._routes: dict[bytes, _Route] = {}
         self._tablets = OpenTablets(
-            runtime, metadata, engine, lambda state: tablets_of(state, only_of), self._use
+            runtime, metadata, engine, lambda state: tablets_of(state, kept_by), self._use
         )
         self._locks = PartitionLocks()
         #: Held while a table's rows are being removed, or loaded ones become part of it.
@@ -98,22 +97,8 @@ class LocalAccess:
             await self.align()
             route = self._routes.get(table.id)
             if route is None:
-                raise self._not_here(table)
+                raise InvalidRequest(f"table {table.name} does not exist")
         return route
-
-    def _not_here(self, table: Table) -> Exception:
-        tablet_map = self._metadata.state.tablet_maps.get(table.id)
-        if tablet_map is None or self.is_here(table.id):
-            return InvalidRequest(f"table {table.name} does not exist")
-        nodes = ", ".join(sorted({tablet.primary for tablet in tablet_map.tablets}))
-        return ServerError(
-            f"table {table.keyspace}.{table.name} is served by node {nodes} alone, where it was created: ask "
-            "there. Tables are not replicated yet"
-        )
-
-    def is_here(self, table_id: bytes) -> bool:
-        """Whether this node serves the table."""
-        return _is_of(self._metadata.state.tablet_maps.get(table_id), self._only_of)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -232,9 +217,6 @@ class LocalAccess:
         await self._engine.durable(position)
 
     async def truncate(self, table: Table) -> None:
-        if self._only_of is not None:
-            # Before anything is written down about it.
-            await self._route(table)
         if not self.keeper.makers(table):
             async with self.changing_tables:
                 if not self.keeper.makers(table):  # Still.
@@ -275,12 +257,6 @@ def tablets_of(state: ClusterState, node: str | None) -> Mapping[bytes, TabletMa
         for table, found in state.tablet_maps.items()
     }
     return {table: found for table, found in kept.items() if found.tablets}
-
-
-def _is_of(tablet_map: TabletMap | None, node: str | None) -> bool:
-    if tablet_map is None:
-        return False
-    return node is None or all(tablet.primary == node for tablet in tablet_map.tablets)
 
 
 class _Locked:

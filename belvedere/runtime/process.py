@@ -4,18 +4,31 @@ import asyncio
 import os
 import resource
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class StopSignal:
     """Set by SIGTERM or SIGINT; `await wait()` returns which one it was. A second signal changes nothing:
-    whoever is impatient has SIGKILL, and the data survives that too."""
+    whoever is impatient has SIGKILL, and the data survives that too. Who was started by another process for
+    as long as that one lives also stops when its standard input ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_input: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._received: asyncio.Future[str] = self._loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._receive, signal.Signals(number).name)
+        self._with_input = with_input
+        if with_input:
+            self._loop.add_reader(0, self._read)
+
+    def _read(self) -> None:
+        if not os.read(0, 1 << 16):
+            self._loop.remove_reader(0)
+            self._with_input = False
+            self._receive("end of input")
 
     def _receive(self, name: str) -> None:
         if not self._received.done():
@@ -31,11 +44,13 @@ class StopSignal:
     def close(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.remove_signal_handler(number)
+        if self._with_input:
+            self._loop.remove_reader(0)
 
 
-def stop_signals() -> StopSignal:
+def stop_signals(*, with_input: bool = False) -> StopSignal:
     """Called on the main thread, inside the event loop."""
-    return StopSignal()
+    return StopSignal(with_input=with_input)
 
 
 def process_id() -> int:
@@ -82,3 +97,10 @@ def age_seconds() -> float:
         return max(0.0, uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+@contextmanager
+def temporary_directory(prefix: str) -> Iterator[str]:
+    """Gone with all that is in it at the end."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as path:
+        yield path

@@ -14,7 +14,7 @@ from belvedere.runtime.log_lines import LineLog
 from belvedere.runtime.machine_clock import machine_seconds
 from belvedere.runtime.real_disk import RealDisk
 from belvedere.runtime.real_network import RealNetwork
-from belvedere.runtime.real_process import RealProcess, start
+from belvedere.runtime.real_process import Hearer, RealProcess, start
 from belvedere.runtime.tasks import BackgroundTask, spawn_task
 from belvedere.runtime.worker_threads import WorkerThreads
 
@@ -120,9 +120,11 @@ class RealRuntime:
     async def compute(self, work: Callable[[], T]) -> T:
         return await self._compute.submit(work)
 
-    async def start_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
-        process = await start(arguments, environment)
-        self._processes = [other for other in self._processes if other.runs]
+    async def start_process(
+        self, arguments: Sequence[str], environment: Mapping[str, str], hear: Hearer | None = None
+    ) -> RealProcess:
+        process = await start(arguments, environment, hear)
+        self._processes = [other for other in self._processes if not other.is_over]
         self._processes.append(process)
         return process
 

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from subprocess import PIPE
 from typing import IO, Self, cast
 
@@ -27,6 +27,9 @@ LONGEST_WORD = 2000
 _LISTENING = 0.2
 
 
+Hearer = Callable[[str], None]
+
+
 class RealProcess:
     def __init__(
         self,
@@ -35,9 +38,11 @@ class RealProcess:
         writer: asyncio.StreamWriter,
         output: "_Output",
         errors: "_Output",
+        hear: Hearer | None,
     ) -> None:
         self.id = process.pid
         self._name = name
+        self._hear = hear
         self._input = writer
         self._output, self._errors = output, errors
         self._last_words: collections.deque[str] = collections.deque(maxlen=LAST_WORDS)
@@ -45,16 +50,25 @@ class RealProcess:
         self._listening = loop.create_task(self._keep_last_words(), name=f"stderr of {name}")
         self._ended: asyncio.Future[int] = loop.create_future()
 
-        def bury() -> None:
+        def wait() -> None:
             status = process.wait()
             with contextlib.suppress(RuntimeError):  # The loop ended before it.
-                loop.call_soon_threadsafe(self._ended.set_result, status)
+                loop.call_soon_threadsafe(self._bury, status)
 
-        threading.Thread(target=bury, name=f"end of {name}", daemon=True).start()
+        threading.Thread(target=wait, name=f"end of {name}", daemon=True).start()
+
+    def _bury(self, status: int) -> None:
+        self._ended.set_result(status)
+        self.close_input()
 
     @property
     def runs(self) -> bool:
         return not self._ended.done()
+
+    @property
+    def is_over(self) -> bool:
+        """It ended, and there is nothing left to be heard of it."""
+        return self._ended.done() and self._output.is_over and self._errors.is_over
 
     @property
     def last_words(self) -> list[str]:
@@ -65,8 +79,16 @@ class RealProcess:
         while data := await self._errors.reader.read(1 << 16):
             *lines, unfinished = (unfinished + data).split(b"\n")
             for line in lines:
-                self._last_words.append(line[:LONGEST_WORD].decode(errors="replace").rstrip())
+                self._take_word(line)
             unfinished = unfinished[:LONGEST_WORD]
+        if unfinished:
+            self._take_word(unfinished)
+
+    def _take_word(self, line: bytes) -> None:
+        word = line[:LONGEST_WORD].decode(errors="replace").rstrip()
+        self._last_words.append(word)
+        if self._hear is not None:
+            self._hear(word)
 
     async def write_line(self, line: bytes) -> None:
         try:
@@ -101,6 +123,8 @@ class RealProcess:
 
     async def destroy(self) -> None:
         """Nothing of it runs on return."""
+        if self.is_over:
+            return
         self.kill()
         await asyncio.shield(self._ended)
         self._listening.cancel()
@@ -110,15 +134,28 @@ class RealProcess:
         self._errors.transport.close()
 
 
-async def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RealProcess:
+async def start(
+    arguments: Sequence[str], environment: Mapping[str, str], hear: Hearer | None = None
+) -> RealProcess:
+    """`hear` is told each line of its standard error."""
     try:
         process = _start(arguments, {**os.environ, **environment})
     except OSError as error:
         raise ProcessGone(f"{arguments[0]} could not be started: {error.strerror or error}") from error
+    connecting = asyncio.get_running_loop().create_task(_connected(arguments[0], process, hear))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        # Half connected, it would run on without anybody who ends it.
+        connecting.add_done_callback(lambda done: done.result().kill())
+        raise
+
+
+async def _connected(name: str, process: "subprocess.Popen[bytes]", hear: Hearer | None) -> RealProcess:
     writer = await _writer(cast(IO[bytes], process.stdin))
     output = await _Output.of(cast(IO[bytes], process.stdout))
     errors = await _Output.of(cast(IO[bytes], process.stderr))
-    return RealProcess(arguments[0], process, writer, output, errors)
+    return RealProcess(name, process, writer, output, errors, hear)
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -139,8 +176,18 @@ class _Output:
     async def of(cls, pipe: IO[bytes]) -> Self:
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        transport, _ = await loop.connect_read_pipe(lambda: _ClosedAtItsEnd(reader), pipe)
         return cls(reader, transport)
+
+    @property
+    def is_over(self) -> bool:
+        return self.transport.is_closing()
+
+
+class _ClosedAtItsEnd(asyncio.StreamReaderProtocol):
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
 
 
 async def _writer(pipe: IO[bytes]) -> asyncio.StreamWriter:

@@ -72,6 +72,16 @@ async def check_alone(runtime: Runtime, data: str) -> None:
         )
 
 
+def check_alone_in(state: ClusterState, data: str) -> None:
+    """The directory above those of a cluster's nodes may be mistaken for one."""
+    known = members.cluster_of(state)
+    if known is not None:
+        raise NodeRefused(
+            f"the metadata in {data} is that of cluster {known.name}, not of a server that is alone; what "
+            "was started with --nodes is started so again"
+        )
+
+
 async def check_directory(runtime: Runtime, data: str, settings: ClusterSettings) -> DirectoryRecord:
     found = await read_directory(runtime, data)
     if found is None:
@@ -193,7 +203,6 @@ class ClusterSide:
             settings.datacenter,
             settings.rack,
             VERSION,
-            alone=not settings.experimental,
         )
         # Whoever wrote the directory is dead: we hold its lock.
         self.duties.failover.start()

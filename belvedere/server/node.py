@@ -13,13 +13,13 @@ from belvedere.meta.metadata import Metadata
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
-from belvedere.server.cluster import ClusterSide, check_alone, check_directory, open_store
+from belvedere.server.cluster import ClusterSide, check_alone, check_alone_in, check_directory, open_store
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
 from belvedere.server.load_procedures import load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
-from belvedere.server.replication import Replication
+from belvedere.query.replicated.replication import Replication
 from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
 from belvedere.views.cluster_views import ClusterViews
 from belvedere.views.service import Views
@@ -134,6 +134,7 @@ async def _metadata(
     started.push_async_callback(metadata.stop)
     await metadata.start()
     if cluster is None or directory is None:
+        check_alone_in(metadata.state, data)
         return metadata, None
     return metadata, await ClusterSide.join(runtime, data, cluster, store, metadata, directory)
 

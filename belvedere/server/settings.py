@@ -55,8 +55,6 @@ class ClusterSettings:
     datacenter: str = "datacenter1"
     rack: str = "rack1"
     lease_seconds: float = LEASE_SECONDS
-    #: Whether there may be others, though tables are not replicated yet.
-    experimental: bool = False
 
 
 def is_spark_setting(name: str) -> bool:

@@ -12,6 +12,7 @@ import sys
 from belvedere.sim import scenario_loads as _loads  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_nodes as _nodes  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_replication as _replication  # noqa: F401  (registers itself)
+from belvedere.sim import scenario_schema as _schema  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_storage as _storage  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_views as _views  # noqa: F401  (registers itself)
 from belvedere.sim.model import scenario as _model  # noqa: F401  (registers itself)

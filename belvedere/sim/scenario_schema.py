@@ -9,6 +9,7 @@ warned of it, none may go by an older definition, or find what was dropped.
 import asyncio
 from dataclasses import dataclass, field
 
+from belvedere.cluster.failover_leader import FailoverLeader
 from belvedere.cluster.member import Member
 from belvedere.cluster.members import Registration
 from belvedere.cluster.operations import Fenced
@@ -18,6 +19,7 @@ from belvedere.meta.store import Change, Committed, Granted, Loaded, MetadataErr
 from belvedere.query.database import Database, DatabaseOptions
 from belvedere.query.errors import CQLError, InvalidRequest
 from belvedere.query.options import QueryOptions
+from belvedere.query.replicated.replication import Replication
 from belvedere.query.results import Result
 from belvedere.sim.metastore import MetadataService, ServiceClient
 from belvedere.sim.runtime import SimRuntime
@@ -72,22 +74,30 @@ class Node:
         self.name = name
         store = LateStore(service.connect(runtime), runtime, late)
         self._metadata = Metadata(runtime, store)
+        self._failover = FailoverLeader(runtime, self._metadata, _LEASE_SECONDS)
         self._member = Member(
-            runtime, "sim", name, store, self._metadata, lease_seconds=_LEASE_SECONDS, settings=_SETTINGS
+            *(runtime, "sim", name, store, self._metadata),
+            lease_seconds=_LEASE_SECONDS,
+            lead=self._failover.lead,
+            settings=_SETTINGS,
         )
         self.database: Database
 
     async def start(self) -> None:
         await self._metadata.start()
+        self._failover.start()
         _, port = await self._member.listen("0.0.0.0", _PORT)
-        await self._member.join(Registration(self.name, "sim", "id", self.runtime.machine, port))
+        registration = Registration(self.name, "sim", "id", self.runtime.machine, port)
+        incarnation = await self._member.join(registration)
         options = DatabaseOptions(node=self.name)
         self.database = await Database.open(self.runtime, "data/node", self._metadata, options)
         self.database.admit_by(self._member.operations)
         self.database.barrier = self._member.known_to_all
+        self._replication = Replication.start(self.runtime, self._member, incarnation, self.database)
 
     async def stop(self) -> None:
         await self._member.leave()
+        await self._replication.stop()
         await self.database.close()
         await self._metadata.stop()
 

@@ -16,8 +16,10 @@ from belvedere.storage.files import SSTableCache
 from belvedere.storage.manifest import MANIFEST_NAME
 from belvedere.storage.memtable import MemoryUse
 from belvedere.storage.removals import Removals
-from belvedere.storage.replica_log import ReplicaLog, Surroundings
+from belvedere.storage.replica_log import ReplicaLog
 from belvedere.storage.replica_logs import ReplicaLogs
+from belvedere.storage.replica_records import Surroundings
+from belvedere.storage.replica_snapshot import INCOMING_NAME
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_api import TabletInfo
 from belvedere.storage.uninterrupted import to_the_end
@@ -119,7 +121,7 @@ class EngineCore:
     async def _open_replicas(self, wanted: Sequence[tuple[Table, TabletInfo]]) -> None:
         await self._removals.finish_tablets({self._table_directory(table) for table, _ in wanted})
         self._replicas = ReplicaLogs(
-            self._runtime, self.log, Surroundings(self._room.is_there, self._retire_log)
+            self._runtime, self.log, Surroundings(self._room.is_there, self._released)
         )
         new = []
         for table, info in wanted:
@@ -136,18 +138,26 @@ class EngineCore:
         self._replicas.offer()
 
     async def _open_replica(self, table: Table, info: TabletInfo) -> TabletStore:
-        """One that was never here, or was dropped: what the log may have of it does not count."""
+        """One that was not here at the start, or was dropped: what the log may have of it does not count."""
         assert self._replicas is not None
         floor = self.log.newest
         await self.log.wait_written(floor)
-        store = self._stores[info.id] = await self._open_store(table, info, floor)
+        store = await self._open_store(table, info, floor)
+        if store.log_floor != floor:
+            store.log_floor = floor
+            await store.save_version()
+        self._stores[store.id] = store
         self._replicas.add([store])
         return store
 
     async def _open_store(self, table: Table, info: TabletInfo, log_floor: int = 0) -> TabletStore:
+        directory = self._directory_of(table, info)
+        if self._replicas is not None:
+            # A snapshot that did not arrive as a whole, or was restored and not cleaned up after.
+            await self._runtime.disk.remove_tree(f"{directory}/{INCOMING_NAME}")
         return await TabletStore.open(
             self._runtime,
-            self._directory_of(table, info),
+            directory,
             table,
             info,
             self.log,
@@ -257,7 +267,7 @@ class EngineCore:
         leaving = self._leaving.pop(info.id, None)
         if leaving is not None:
             await leaving.removed()
-        await self._removals.finish_tablets([self._table_directory(table)])
+        await self._removals.finish(self._directory_of(table, info))
         store = await self._open_replica(table, info)
         self._replicas.offer()
         return store
@@ -301,6 +311,10 @@ class EngineCore:
         if failure is not None:
             self._room.flush_failed(failure)
             return
+        self._room.wake()
+        self._retire_log()
+
+    def _released(self) -> None:
         self._room.wake()
         self._retire_log()
 

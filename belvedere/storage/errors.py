@@ -49,5 +49,9 @@ class ForeignFile(StorageError):
     """A file that is to be attached is not of this tablet."""
 
 
+class SnapshotDamaged(StorageError):
+    """What arrived of a snapshot is not what was sent."""
+
+
 class Dropped(StorageError):
     """The tablet's table is gone."""

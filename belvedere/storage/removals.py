@@ -28,22 +28,23 @@ class Removals:
         except DiskError as error:
             self._runtime.log("warning", "engine.drop_failed", path=directory, cause=str(error))
 
-    async def is_marked(self, directory: str) -> bool:
-        return await self._disk.exists(f"{directory}/{_MARK}")
+    async def finish(self, directory: str) -> bool:
+        """Whether it was to be removed."""
+        marked = await self._disk.exists(f"{directory}/{_MARK}")
+        if marked:
+            await self.remove(directory)
+        return marked
 
     async def finish_tables(self, known: Collection[str]) -> None:
         """Drops that a crash interrupted. Directories of tables that nobody knows are kept: it may be the
         metadata that is wrong."""
         for name in await self._disk.list(self._root):
             path = f"{self._root}/{name}"
-            if await self.is_marked(path):
-                await self.remove(path)
-            elif path not in known:
+            if not await self.finish(path) and path not in known:
                 self._runtime.log("warning", "engine.unknown_table", path=path)
 
     async def finish_tablets(self, tables: Collection[str]) -> None:
         """The same for single tablets, which leave a node of a cluster."""
         for table in tables:
             for name in await self._disk.list(table):
-                if await self.is_marked(f"{table}/{name}"):
-                    await self.remove(f"{table}/{name}")
+                await self.finish(f"{table}/{name}")

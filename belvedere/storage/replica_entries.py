@@ -3,7 +3,7 @@
 An entry says what became of one tablet's log. Reading them in order gives the log as it was in the end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -26,8 +26,8 @@ class CutTo(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Restored(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """What a snapshot brought of the log. It counts if the manifest has the same floor; else the tablet was
-    never restored by it."""
+    """What a snapshot brought of the log: it begins anew with these. They count if the manifest has the same
+    floor; else the tablet was never restored by it."""
 
     tablet: int
     log_floor: int
@@ -59,23 +59,17 @@ def records_left(entries: Iterable[bytes], tablet: int, log_floor: int) -> list[
         if isinstance(entry, CutTo):
             while records and records[-1].position > entry.position:
                 records.pop()
-        elif isinstance(entry, Restored):
-            if entry.log_floor == log_floor:
-                records = list(entry.records)
-        else:
+        elif isinstance(entry, Appended) or entry.log_floor == log_floor:
             records += entry.records
     return records
 
 
 def in_entries(
-    tablet: int, committed: Position, records: Sequence[Record], most: int
+    make: Callable[[tuple[Record, ...]], Entry], records: tuple[Record, ...], most: int
 ) -> list[tuple[bytes, tuple[Record, ...]]]:
-    """One entry for all of them, or as few as there can be of at most this many bytes."""
-    whole = tuple(records)
-    data = encode_entry(Appended(tablet, committed, whole))
-    if len(data) <= most or len(whole) == 1:
-        return [(data, whole)]
-    half = len(whole) // 2
-    return in_entries(tablet, committed, whole[:half], most) + in_entries(
-        tablet, committed, whole[half:], most
-    )
+    """One entry for all of them, or a few of at most this many bytes; a single record may take more."""
+    data = encode_entry(make(records))
+    if len(data) <= most or len(records) == 1:
+        return [(data, records)]
+    half = len(records) // 2
+    return in_entries(make, records[:half], most) + in_entries(make, records[half:], most)

@@ -1,338 +1,153 @@
-"""One tablet's replicated log on this node, and what of it readers see.
+"""One tablet's replicated log on this node, as a whole: given away as files, and replaced by such."""
 
-Records are appended as they come and applied when they are known to be committed: what is in a memtable or in
-a file is never taken back, and a cut concerns log records only. The commit log keeps a record until it is
-applied and flushed, and what it did to other tablets was delivered.
+import asyncio
+from collections.abc import Sequence
 
-In memory are the records that are not applied or not written yet; others are read from the commit log.
-"""
-
-from collections import deque
-from collections.abc import Callable
-from itertools import islice
-from typing import NamedTuple
-
-import msgspec
-
-from belvedere.model.mutations import ReplicatedWrite, decode_replicated
-from belvedere.model.positions import NOWHERE, Position, Record
-from belvedere.runtime.api import Runtime
-from belvedere.storage.commitlog import CommitLog
-from belvedere.storage.errors import Dropped, LogUnavailable, StorageError
+from belvedere.model.positions import Position, Record
+from belvedere.storage.errors import CommitUnknown, Dropped, StorageError
 from belvedere.storage.logformat import RECORD_BYTES
-from belvedere.storage.memtable import Reach
-from belvedere.storage.replica_backlog import Backlog, Waiting, Written
-from belvedere.storage.replica_chunks import Chunk, Chunks
-from belvedere.storage.replica_entries import CutTo, encode_entry, in_entries, records_left
-from belvedere.storage.tablet import TabletStore
+from belvedere.storage.replica_backlog import Waiting
+from belvedere.storage.replica_entries import Restored, in_entries
+from belvedere.storage.replica_records import ENTRY_BYTES, OpenedReplica, ReplicaRecords
+from belvedere.storage.replica_snapshot import (
+    INCOMING_NAME,
+    IncomingSnapshot,
+    ReplicaSnapshot,
+    SnapshotAbout,
+    SnapshotFile,
+)
+from belvedere.storage.tablet_restore import Restoration
+from belvedere.storage.uninterrupted import to_the_end
 
-#: Committed records that are offered at a start: others may be a little behind.
-REMEMBERED = 1024
-#: With less room in the log than this, nothing more is asked for.
-_ROOM_BYTES = 64 << 10
-#: What an entry takes beside its records.
-_ENTRY_BYTES = 96
+_READ_AT_ONCE = 1024
 
-
-class OpenedReplica(msgspec.Struct, frozen=True):
-    """The newest records, the position before them, and how far they are known to be committed."""
-
-    base: Position
-    records: tuple[Record, ...]
-    committed: Position
+#: Where the commit log has these records.
+_Saved = tuple[int, tuple[Record, ...]]
 
 
-class Surroundings(NamedTuple):
-    """What a replica's log needs of the engine."""
-
-    #: Whether there is memory for writes; begins flushes if need be.
-    has_memory: Callable[[], bool]
-    #: Less of the commit log may be needed now.
-    released: Callable[[], None]
-
-
-class _Held(msgspec.Struct, gc=False):
-    record: Record
-    #: Where the commit log has it; 0: it waits for room there.
-    frame: int = 0
-
-
-class ReplicaLog:
-    def __init__(
-        self, runtime: Runtime, store: TabletStore, log: CommitLog, surroundings: Surroundings
-    ) -> None:
-        self.store = store
-        #: Where the log ends.
-        self.end = NOWHERE
-        self._log = log
-        self._surroundings = surroundings
-        self._backlog = Backlog(runtime, log)
-        self._call_soon = runtime.call_soon
-        self._chunks = Chunks()
-        #: Changes whenever something that was in the log is not any more.
-        self._cuts = 0
-        #: The newest records, those after `_base`.
-        self._held: deque[_Held] = deque()
-        self._base = NOWHERE
-        self._unapplied: deque[_Held] = deque()
-        #: Applied up to here, but for what waits for room in the commit log.
-        self._apply_to = NOWHERE
-        #: Versions of applied records that have something to deliver, and up to where that was done.
-        self._undelivered: deque[int] = deque()
-        self._delivered = 0
-        #: Why nothing is taken any more.
-        self._failure: StorageError | None = None
-        self._opened: OpenedReplica | None = None
-        #: Told of each record when readers see it.
-        self.on_shown: Callable[[int, ReplicatedWrite], None] = lambda version, write: None
-        store.reach = Reach(store.flushed, 0)
-
-    # ------------------------------------------------------------------------------------------ opening
-
-    def opened(self) -> OpenedReplica:
-        """As it was found at the start; asked once."""
-        opened, self._opened = self._opened, None
-        if opened is None:
-            raise AssertionError(f"the log of tablet {self.store.id} was opened before")
-        return opened
-
-    def offer(self, opened: OpenedReplica) -> None:
-        self._opened = opened
-
-    def begin_after(self, position: Position) -> None:
-        """The log holds nothing, and goes on from here."""
-        self._cuts += 1
-        self._held.clear()
-        self._unapplied.clear()
-        self._undelivered.clear()
-        self._chunks.clear()
-        self._base = self.end = position
-
-    def take_back(self, frame: int, records: tuple[Record, ...]) -> None:
-        """Records that the commit log had at the start."""
-        previous = self.end
-        held = [_Held(record) for record in records]
-        self._hold(held)
-        self._placed(previous, held)(frame)
-        self.end = records[-1].position
-
-    def forget_cut(self, position: Position) -> None:
-        """The same for a cut."""
-        self._drop_beyond(position)
-        self._chunks.cut(position)
-
-    @property
-    def unapplied(self) -> int:
-        return len(self._unapplied)
-
-    @property
-    def committed(self) -> Position:
-        """How far the log is known to be committed, by what this replica was told to apply."""
-        return self._apply_to
-
-    @property
-    def applied(self) -> Position:
-        """Readers see the records up to here."""
-        return self.store.written
-
-    # ---------------------------------------------------------------------------------------- appending
-
-    def has_room(self) -> bool:
-        """Whether `append` would be taken now, and not have to wait for room itself."""
-        if self._refusal() is not None or self._backlog or not self._surroundings.has_memory():
-            return False
+class ReplicaLog(ReplicaRecords):
+    async def snapshot(self) -> ReplicaSnapshot:
+        """What was applied, as files; to be released."""
+        store = self.store
+        pinned = await store.snapshot()
+        # In the same step in which the files were pinned.
+        position, truncated, attached = store.flushed, store.truncated_version, store.attached
         try:
-            return self._log.has_room(min(_ROOM_BYTES, self._log.largest))
-        except LogUnavailable:
-            return False
+            self._surroundings.released()
+            records = await self._undelivered_up_to(position)
+        except BaseException:
+            pinned.release()
+            raise
+        about = SnapshotAbout(store.table.id, position, truncated, attached, pinned.entries, records)
+        return ReplicaSnapshot(self._runtime, pinned, store.directory, about)
 
-    def check_size(self, data: bytes) -> None:
-        """Raises MutationTooLarge if a record of this can never be appended."""
-        self._log.check_size(len(data) + _ENTRY_BYTES)
+    async def _undelivered_up_to(self, position: Position) -> tuple[Record, ...]:
+        found: list[Record] = []
+        stuck: Record | None = None
+        while True:
+            first = self.first_undelivered
+            if first is None or first.position > position:
+                return ()
+            if first is stuck:
+                raise StorageError(f"the commit log has no record {first.position}, which it must keep")
+            after = found[-1].position if found else first.previous
+            read = await self.read_tail(after, _READ_AT_ONCE)
+            if read is None or read[0] != after:
+                found.clear()  # Delivered and retired meanwhile; or replaced by a restoration.
+                stuck = first
+                continue
+            found += read[1]
+            if not read[1] or found[-1].position >= position:
+                return tuple(record for record in found if record.position <= position)
 
-    def append(self, records: tuple[Record, ...], committed: Position, written: Written) -> None:
-        """Take these to the log; `written` is called once they are on disk, or when it is certain that nobody
-        can tell. Raises MutationTooLarge: then nothing was taken."""
-        refusal = self._refusal()
-        if refusal is not None:
-            self._call_soon(lambda: written(refusal))
-            return
-        end = self.end
-        for record in records:
-            if record.previous != end or record.position <= end or record.position.version <= end.version:
-                raise AssertionError(f"{record.position} after {record.previous} does not follow {end}")
-            end = record.position
-        entries = in_entries(self.store.id, committed, records, self._log.largest - _ENTRY_BYTES)
-        for data, part in entries:
-            if len(part) == 1:
-                self._log.check_size(len(data) + RECORD_BYTES)
-        previous, last = self.end, entries[-1][1]
-        for data, part in entries:
-            held = [_Held(record) for record in part]
-            self._hold(held)
-            told = self._told(written) if part is last else None
-            self._backlog.add(Waiting(data, self._placed(previous, held), told))
-            previous = part[-1].position
-        self.end = previous
-
-    def _hold(self, held: list[_Held]) -> None:
-        self._held += held
-        self._unapplied += held
-
-    def _refusal(self) -> StorageError | None:
+    async def receive(self, files: Sequence[SnapshotFile]) -> IncomingSnapshot:
+        """Where the pieces of another replica's snapshot go. One at a time: what came before is gone."""
         if self.store.dropped:
-            return Dropped(f"table {self.store.table.full_name} was dropped")
-        return self._failure or self._log.broken
+            raise Dropped(f"table {self.store.table.full_name} was dropped")
+        incoming = IncomingSnapshot(self._runtime, f"{self.store.directory}/{INCOMING_NAME}", files)
+        await incoming.begin()
+        return incoming
 
-    def _placed(self, previous: Position, held: list[_Held]) -> Callable[[int], None]:
-        def placed(frame: int) -> None:
-            for one in held:
-                one.frame = frame
-            self._chunks.add(frame, self._log.place, previous, held[-1].record.position)
-            if self._unapplied and self._unapplied[0].record.position <= self._apply_to:
-                self._apply_some()
+    async def restore(self, incoming: IncomingSnapshot) -> OpenedReplica:
+        """Become what has arrived, instead of all that is here. Nothing is taken meanwhile.
 
-        return placed
+        The commit log is as it is: the manifest says from where on it counts. Raises SnapshotDamaged, what an
+        attachment of files does, LogUnavailable: then nothing has happened; or CommitUnknown: then nothing is
+        taken until another restoration succeeds, or the next start.
+        """
+        about = await incoming.finish()
+        opened: list[OpenedReplica] = []
 
-    def _told(self, written: Written) -> Written:
+        async def restore() -> None:
+            opened.append(await self._restore(incoming.directory, about))
+
+        await to_the_end(self._runtime, "replica.restore", restore)
+        await incoming.abandon()
+        return opened[0]
+
+    async def _restore(self, directory: str, about: SnapshotAbout) -> OpenedReplica:
+        before = self._failure
+        self._failure = StorageError("the tablet is being replaced by a snapshot")
+        try:
+            await self._backlog.drained()
+            floor = self._log.newest
+            await self._log.wait_written(floor)
+            self._holding = floor
+            saved = await self._save_records(floor, about.records)
+            await self.store.restore(
+                Restoration(
+                    directory,
+                    about.files,
+                    about.position,
+                    about.truncated_version,
+                    about.attached,
+                    floor,
+                )
+            )
+            self._begin_anew(about, saved)
+            self._failure = None
+        except CommitUnknown as error:
+            self._failure = error
+            raise
+        except Exception:
+            self._failure = before
+            raise
+        finally:
+            self._holding = None
+        self._surroundings.released()
+        return OpenedReplica(about.base, about.records, about.position)
+
+    async def _save_records(self, floor: int, records: tuple[Record, ...]) -> list[_Saved]:
+        """On disk, in frames beyond the floor; they count once the manifest has the same floor."""
+        saved: list[_Saved] = []
+        if not records:
+            return saved
+        most = self._log.largest - ENTRY_BYTES
+        for data, part in in_entries(lambda part: Restored(self.store.id, floor, part), records, most):
+            self._log.check_size(len(data) + RECORD_BYTES)
+            frame = await self._save(data)
+            saved.append((frame, part))
+        await self._log.wait_written(saved[-1][0])
+        return saved
+
+    async def _save(self, data: bytes) -> int:
+        frames: list[int] = []
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
         def told(error: Exception | None) -> None:
-            self._forget_some()
-            written(error)
+            if error is None:
+                taken.set_result(None)
+            else:
+                taken.set_exception(error)
 
-        return told
+        self._backlog.add(Waiting(data, frames.append, told))
+        await taken
+        return frames[0]
 
-    def cut(self, position: Position) -> None:
-        """Drop everything beyond from the log; nothing of it was applied."""
-        if position < self._apply_to:
-            raise AssertionError(f"cut to {position}, though {self._apply_to} was applied")
-        if position >= self.end or self._refusal() is not None:
-            return
-        self._drop_beyond(position)
-
-        def placed(_: int) -> None:
-            self._cuts += 1
-            self._chunks.cut(position)
-
-        self._backlog.add(Waiting(encode_entry(CutTo(self.store.id, position)), placed))
-
-    def _drop_beyond(self, position: Position) -> None:
-        self._cuts += 1
-        for records in (self._held, self._unapplied):
-            while records and records[-1].record.position > position:
-                records.pop()
-        self.end = self._held[-1].record.position if self._held else self._base
-
-    # ----------------------------------------------------------------------------------------- applying
-
-    def apply(self, position: Position) -> None:
-        """Show readers the records up to here. What still waits for room in the commit log follows when it
-        has got it: nobody has a right to it before."""
-        self._apply_to = max(self._apply_to, min(position, self.end))
+    def _begin_anew(self, about: SnapshotAbout, saved: Sequence[_Saved]) -> None:
+        self.begin_after(about.base)
+        for frame, records in saved:
+            self.take_back(frame, records)
+        self._apply_to = about.position
         self._apply_some()
         self._forget_some()
-
-    def _apply_some(self) -> None:
-        while self._unapplied:
-            held = self._unapplied[0]
-            if held.record.position > self._apply_to or not held.frame or self.store.dropped:
-                return
-            self._unapplied.popleft()
-            self._show(held.record, held.frame)
-
-    def _show(self, record: Record, frame: int) -> None:
-        store, position = self.store, record.position
-        write = decode_replicated(record.data)
-        if position.version > store.flushed_version:  # Else it was replayed, and is in a file.
-            if write.mutation is not None:
-                store.apply(write.mutation, frame, position.version, len(record.data))
-            store.last_version = max(store.last_version, position.version)
-            store.reach = Reach(position, frame)
-        if write.views or write.others:
-            self._undelivered.append(position.version)
-        self._has_delivered(write.delivered)
-        self.on_shown(position.version, write)
-
-    def _forget_some(self) -> None:
-        """From memory: what is written and applied."""
-        written, applied = self._log.written, self._unapplied[0] if self._unapplied else None
-        while self._held:
-            held = self._held[0]
-            if held is applied or not 0 < held.frame <= written:
-                return
-            self._base = held.record.position
-            self._held.popleft()
-
-    # ------------------------------------------------------------------------------------- what is kept
-
-    def keep_from(self, version: int) -> None:
-        """Records beyond this version still have something to deliver: the log keeps them. Without being
-        told, it goes by what applied records say was delivered."""
-        before = self.first_needed
-        self._has_delivered(version)
-        if self.first_needed != before:
-            self._surroundings.released()
-
-    def _has_delivered(self, version: int) -> None:
-        self._delivered = max(self._delivered, version)
-        while self._undelivered and self._undelivered[0] <= self._delivered:
-            self._undelivered.popleft()
-
-    @property
-    def first_undelivered(self) -> int | None:
-        """The version of the oldest record that has something to deliver."""
-        return self._undelivered[0] if self._undelivered else None
-
-    @property
-    def first_needed(self) -> int | None:
-        """The oldest position of the commit log that this replica needs."""
-        needed = self.store.flushed_version + 1
-        if self._undelivered:
-            needed = min(needed, self._undelivered[0])
-        return self._chunks.frame_of(needed)
-
-    # ------------------------------------------------------------------------------------------ reading
-
-    async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
-        """The newest position in the log that is not beyond `after`, and records that follow it; None if the
-        log does not go back so far. What is not in memory was applied, so nobody cuts it meanwhile; but what
-        was cut before may still lie in the frames that are read."""
-        found: list[Record] = []
-        floor: Position | None = None
-        at = after
-        while at < self._base:
-            chunk = self._chunks.holding(at, self._log.oldest)
-            if chunk is None:
-                return None
-            cuts, upto = self._cuts, min(chunk.last, self._base)
-            records = await self._read(chunk)
-            if cuts != self._cuts:
-                return await self.read_tail(after, limit)
-            if records is None or upto <= at:
-                return None
-            if floor is None:
-                older = (record.position for record in records if record.position <= min(after, upto))
-                floor = max(older, default=chunk.previous)
-            found += [record for record in records if at < record.position <= upto]
-            if len(found) >= limit:
-                return floor, tuple(found[:limit])
-            at = upto
-        newer = [held.record for held in self._held if held.record.position > at]
-        if floor is None:
-            count = len(self._held) - len(newer)
-            floor = self._held[count - 1].record.position if count else self._base
-        return floor, tuple(islice([*found, *newer], limit))
-
-    async def _read(self, chunk: Chunk) -> list[Record] | None:
-        """The chunk's records, as far as they are written; None if they are gone."""
-        frames = await self._log.read(chunk.first_frame, min(chunk.last_frame, self._log.written))
-        if frames is None:
-            return None
-        entries = (entry for frame in frames for entry in frame)
-        return records_left(entries, self.store.id, self.store.log_floor)
-
-    # ------------------------------------------------------------------------------------------- ending
-
-    def close(self, error: StorageError) -> None:
-        """Nothing is taken any more; who waits to hear that something is written hears this."""
-        self._failure = error
-        self._backlog.close(error)

@@ -6,7 +6,8 @@ from belvedere.runtime.api import Runtime
 from belvedere.storage.commitlog import CommitLog
 from belvedere.storage.errors import Dropped, StorageError
 from belvedere.storage.replica_entries import decode_entry
-from belvedere.storage.replica_log import ReplicaLog, Surroundings
+from belvedere.storage.replica_log import ReplicaLog
+from belvedere.storage.replica_records import Surroundings
 from belvedere.storage.replica_replay import ReplicaReplay
 from belvedere.storage.tablet import TabletStore
 

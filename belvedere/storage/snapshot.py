@@ -7,6 +7,7 @@ from typing import Self
 
 from belvedere.model.schema import Table
 from belvedere.storage.files import LiveFile
+from belvedere.storage.manifest import ManifestFile
 from belvedere.storage.memtable import Memtable
 from belvedere.storage.sstable_format import SSTableFacts
 
@@ -39,6 +40,14 @@ class Snapshot:
     @property
     def files(self) -> list[tuple[str, SSTableFacts]]:
         return [(file.path, file.facts) for file in self._files]
+
+    @property
+    def entries(self) -> tuple[ManifestFile, ...]:
+        """The files as a manifest names them."""
+        return tuple(
+            ManifestFile(file.number, file.facts, staged, file.run)
+            for file, staged in zip(self._files, self._staged, strict=True)
+        )
 
     @property
     def ordinary(self) -> list[tuple[str, SSTableFacts]]:

@@ -1,6 +1,7 @@
 """One tablet's rows on this node: opening and reading them, snapshots, truncation, drop.
 
-The changes of its files are those of `TabletCore` (flush), `CompactedTablet` and `AttachingTablet`.
+The changes of its files are those of `TabletCore` (flush), `CompactedTablet`, `AttachingTablet` and
+`RestoringTablet`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +15,11 @@ from belvedere.storage import tablet_changes
 from belvedere.storage.errors import CommitRefused
 from belvedere.storage.files import LiveFile, SSTableCache
 from belvedere.storage.manifest import commit_manifest, load_manifest
-from belvedere.storage.memtable import MemoryUse, MemPartition, Memtable
+from belvedere.storage.memtable import MemoryUse, MemPartition
 from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows, RangeRead, ScanPage
 from belvedere.storage.scan import scan
 from belvedere.storage.snapshot import Cut, Snapshot
 from belvedere.storage.tablet_api import Durability, TabletInfo
-from belvedere.storage.tablet_attach import AttachingTablet
 from belvedere.storage.tablet_changes import RowChange, touched
 from belvedere.storage.tablet_reads import (
     answers_alone,
@@ -29,10 +29,11 @@ from belvedere.storage.tablet_reads import (
     read_now,
     read_waiting,
 )
+from belvedere.storage.tablet_restore import RestoringTablet
 from belvedere.storage.uninterrupted import to_the_end
 
 
-class TabletStore(AttachingTablet):
+class TabletStore(RestoringTablet):
     _removal: TaskHandle | None = None
 
     @classmethod
@@ -208,12 +209,6 @@ class TabletStore(AttachingTablet):
         """Of a dropped tablet: wait until its directory is gone, or could not be removed."""
         if self._removal is not None:
             await self._removal.wait()
-
-    def _drop_memtables(self) -> None:
-        self._memory.frozen += self._active.bytes
-        doomed, self._active = self._memtables, Memtable()
-        self._memtables = (self._active, *doomed)
-        self._forget(doomed)
 
     async def _remove_directory(self, files: Sequence[LiveFile], when_gone: Callable[[], None]) -> None:
         while any(file.pins for file in files):

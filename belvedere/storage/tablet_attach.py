@@ -86,20 +86,26 @@ class AttachingTablet(CompactedTablet):
 
     async def _prepare(self, files: Iterable[NewFile], staged: str) -> FileChange:
         files = list(files)
-        for file in files:
-            facts = file.facts
-            if not self.first_token <= facts.min_token <= facts.max_token <= self.last_token:
-                raise ForeignFile(f"{file.path} holds tokens that are not of tablet {self.id}")
+        self._check_tokens(files)
         added = await self._files.take([(file.path, file.facts) for file in files], staged)
         change = await self._files.prepare([], added)
         try:
-            for opened in change.opened:
-                if opened.sstable.description.table_id != self.table.id.hex():
-                    raise ForeignFile(f"{opened.path} is not of table {self.table.full_name}")
+            self._check_table(change)
         except ForeignFile:
             await self._files.discard(change.added)
             raise
         return change
+
+    def _check_tokens(self, files: Iterable[NewFile]) -> None:
+        for file in files:
+            facts = file.facts
+            if not self.first_token <= facts.min_token <= facts.max_token <= self.last_token:
+                raise ForeignFile(f"{file.path} holds tokens that are not of tablet {self.id}")
+
+    def _check_table(self, change: FileChange) -> None:
+        for opened in change.opened:
+            if opened.sstable.description.table_id != self.table.id.hex():
+                raise ForeignFile(f"{opened.path} is not of table {self.table.full_name}")
 
     async def _make_durable(self, change: FileChange, load: str) -> None:
         attached = (*self._attached, load) if load else self._attached

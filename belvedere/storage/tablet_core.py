@@ -198,6 +198,12 @@ class TabletCore:
             self._memory.used -= memtable.bytes
             self._memory.frozen -= memtable.bytes
 
+    def _drop_memtables(self) -> None:
+        self._memory.frozen += self._active.bytes
+        doomed, self._active = self._memtables, Memtable()
+        self._memtables = (self._active, *doomed)
+        self._forget(doomed)
+
     def _manifest(
         self,
         files: Sequence[ManifestFile],

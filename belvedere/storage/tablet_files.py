@@ -6,21 +6,19 @@ Whoever changes them holds the tablet's lock: changes come one after the other.
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from belvedere.model.schema import Table
 from belvedere.runtime.api import Runtime, TaskHandle
-from belvedere.runtime.errors import DiskError, DiskFull, FileMissing, ReadOnlyDisk
+from belvedere.runtime.errors import DiskError
 from belvedere.storage.errors import CommitUnknown
 from belvedere.storage.files import LiveFile, SSTableCache
+from belvedere.storage.linking import link_or_copy
 from belvedere.storage.manifest import Manifest, ManifestFile, commit_manifest, sidecar_name, sstable_name
 from belvedere.storage.sstable_format import BuiltSSTable, SSTableFacts, encode_facts
 from belvedere.storage.sstable_read import SSTable
-
-#: Bytes copied at a time where a file cannot be linked.
-_COPIED_AT_ONCE: Final = 8 << 20
 
 #: Makes the manifest that names these files.
 MakeManifest = Callable[[Sequence[ManifestFile]], Manifest]
@@ -102,30 +100,13 @@ class TabletFiles:
             for path, facts in files:
                 number, self.next_number = self.next_number, self.next_number + 1
                 entries.append(ManifestFile(number, facts, staged))
-                await self._link(path, f"{self.directory}/{sstable_name(number)}")
+                await link_or_copy(disk, path, f"{self.directory}/{sstable_name(number)}")
                 await disk.write(f"{self.directory}/{sidecar_name(number)}", encode_facts(facts))
             await disk.sync_directory(self.directory)
         except DiskError:
             await self.discard(entries)
             raise
         return entries
-
-    async def _link(self, source: str, target: str) -> None:
-        try:
-            await self._runtime.disk.link(source, target)
-        except (FileMissing, DiskFull, ReadOnlyDisk):
-            raise
-        except DiskError:
-            await self._copy(source, target)  # From another file system.
-
-    async def _copy(self, source: str, target: str) -> None:
-        copy = await self._runtime.disk.append(target, position=0)
-        try:
-            while data := await self._runtime.disk.read(source, copy.position, _COPIED_AT_ONCE):
-                await copy.write(data)
-            await copy.sync()
-        finally:
-            await copy.close()
 
     async def commit(
         self, removed: Sequence[LiveFile], added: Sequence[ManifestFile], manifest: MakeManifest

@@ -232,9 +232,7 @@ class Views:
             self._look(after)
 
     def _look(self, state: ClusterState) -> None:
-        here = self._access.is_here
-        views = tuple(one for one in status.open_views(state) if here(one.base))
-        loads = tuple(one for one in status.open_loads(state) if here(one.base))
+        views, loads = status.open_views(state), status.open_loads(state)
         bases = {view.base for view in views} | {one.base for one in loads}
         large = frozenset(base for base in bases if self._is_large(base))
         tasks = [task for view in views for task in view.tasks] + [

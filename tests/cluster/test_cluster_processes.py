@@ -30,7 +30,7 @@ class Nodes:
 
     def options(self, number: int, *more: str) -> list[str]:
         words = ["--node", f"n{number}", "--host", f"127.0.0.{number}", "--rpc-port", "0"]
-        return [*words, "--metadata", self.metadata, "--cluster", "trial", "--experimental-cluster", *more]
+        return [*words, "--metadata", self.metadata, "--cluster", "trial", *more]
 
     def start(self, number: int, *more: str) -> ServerProcess:
         data = self.folder / f"d{number}"
@@ -138,8 +138,9 @@ def test_three_nodes_know_of_each_other(nodes: Nodes) -> None:
             hosts = cluster.metadata.all_hosts()
             found = {(str(host.broadcast_rpc_address), host.broadcast_rpc_port) for host in hosts}
             assert found == {(other.host, other.port) for other in (one, two, three)}
-            owners = set(cluster.metadata.token_map.token_to_host_owner.values())
-            assert owners == set(hosts)
+            owners = list(cluster.metadata.token_map.token_to_host_owner.values())
+            assert {host: owners.count(host) for host in hosts} == dict.fromkeys(hosts, 2)
+            assert cluster.control_connection.wait_for_schema_agreement(wait_time=10)
             assert cluster.metadata.cluster_name == "trial"
         assert len(query(server, "SELECT * FROM system.peers")) == 2
     assert events.next() == ("NEW_NODE", three.host, three.port)
@@ -156,6 +157,105 @@ def test_three_nodes_know_of_each_other(nodes: Nodes) -> None:
     machine = belvedere(["status", "--host", two.host, "--port", str(two.port), "--json"])
     assert {row["node"] for row in json.loads(machine.stdout)["nodes"]} == {"n1", "n2", "n3"}
     events.close()
+
+
+def test_a_driver_uses_at_once_what_another_node_has_made(nodes: Nodes) -> None:
+    """Whatever node it asks next: that one knows, though it may have to send it on."""
+    from cassandra import InvalidRequest
+
+    servers = [nodes.start(number) for number in (1, 2, 3)]
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(only(server)) for server in servers]
+        sessions[0].execute(KEYSPACE.format("ks"))
+        for number in range(12):
+            maker, table = sessions[number % 3], f"ks.t{number}"
+            maker.execute(f"CREATE TABLE {table} (k int PRIMARY KEY)")
+            for session in sessions:
+                session.prepare(f"SELECT k FROM {table} WHERE k = ?")
+            maker.execute(f"ALTER TABLE {table} ADD v int")
+            for session in sessions:
+                session.prepare(f"SELECT v FROM {table} WHERE k = ?")
+            maker.execute(f"DROP TABLE {table}")
+            for session in sessions:
+                with pytest.raises(InvalidRequest):
+                    session.prepare(f"SELECT k FROM {table}")
+
+
+def test_a_driver_hears_who_goes_and_comes(nodes: Nodes) -> None:
+    one, two = nodes.start(1), nodes.start(2)
+    heard: list[tuple[str, str]] = []
+
+    class Listener:
+        def on_up(self, host: Any) -> None:
+            heard.append(("up", host.address))
+
+        def on_down(self, host: Any) -> None:
+            heard.append(("down", host.address))
+
+        def on_add(self, host: Any) -> None:
+            heard.append(("add", host.address))
+
+        def on_remove(self, host: Any) -> None:
+            heard.append(("remove", host.address))
+
+    with driver(one) as cluster:
+        # Without a session that somebody holds, the driver opens no connections and tells nobody.
+        session = cluster.connect()
+        cluster.register_listener(Listener())
+        assert two.stop() == 0
+        wait_for(lambda: ("down", two.host) in heard)
+        again = nodes.start(2, "--port", str(two.port))
+        wait_for(lambda: ("up", two.host) in heard)
+        three = nodes.start(3)
+        wait_for(lambda: ("add", three.host) in heard)
+        assert again.stop() == 0
+        wait_for(lambda: [what for what, host in heard if host == two.host][-1] == "down")
+        assert list(session.execute("SELECT cluster_name FROM system.local")) == [("trial",)]
+
+
+def test_a_change_is_answered_though_a_node_cannot_hear_of_it(nodes: Nodes) -> None:
+    one, two = nodes.start(1), nodes.start(2)
+    with only(one) as session:
+        two.process.send_signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            answer = session.execute_async(KEYSPACE.format("ks"))
+            answer.result()
+            took = time.monotonic() - began
+        finally:
+            two.process.send_signal(signal.SIGCONT)
+        (warning,) = answer.warnings
+        assert "The change is made, but after 8 s it is not known to all nodes" in warning
+        assert warning.endswith(": n2")
+        assert 7.5 < took < 15
+        # It is back.
+        wait_for(lambda: states(two) == {"n1": "UP", "n2": "UP"})
+        assert session.execute_async("CREATE TABLE ks.t (k int PRIMARY KEY)").result() is not None
+    with only(two) as session:
+        session.prepare("SELECT k FROM ks.t")
+
+
+@contextmanager
+def only(server: ServerProcess) -> Iterator[Any]:
+    """A session that asks this node and no other."""
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+    from cassandra.policies import WhiteListRoundRobinPolicy
+
+    policy = WhiteListRoundRobinPolicy([server.host])
+    profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=30)
+    cluster = Cluster(
+        [server.host],
+        port=server.port,
+        protocol_version=5,
+        connect_timeout=30,
+        control_connection_timeout=30,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        prepare_on_all_hosts=False,
+    )
+    try:
+        yield cluster.connect()
+    finally:
+        cluster.shutdown()
 
 
 def test_a_killed_node_is_back_at_once_as_another_incarnation(nodes: Nodes) -> None:
@@ -222,8 +322,6 @@ def test_each_table_is_served_by_one_node_and_the_others_say_which(nodes: Nodes)
 
 def test_what_must_not_be_is_refused(nodes: Nodes, tmp_path: Path) -> None:
     first = nodes.start(1)
-    alone = [word for word in nodes.options(2) if word != "--experimental-cluster"]
-    assert "has other nodes already: n1. Tables are not replicated yet" in nodes.refused("d2", alone)
     assert "a node named n1 is running already" in nodes.refused("other", nodes.options(1))
     assert not (tmp_path / "other" / "node.json").exists()
     other = [word if word != "trial" else "other" for word in nodes.options(2)]

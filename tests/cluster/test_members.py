@@ -85,13 +85,6 @@ def test_features_are_on_when_all_have_them() -> None:
     assert members.features_on(EMPTY) == set()
 
 
-def test_one_that_wants_to_be_alone_is_not_let_in_beside_others() -> None:
-    state = joined(EMPTY, "a", 1, alone=True)
-    with pytest.raises(NodeRefused, match="--experimental-cluster"):
-        members.claiming(state, registration("b", alone=True), 2)
-    assert members.claiming(gone(state, "alive/a"), registration("a", alone=True), 2) is not None
-
-
 def test_a_cluster_keeps_its_name() -> None:
     with pytest.raises(NodeRefused, match="that of cluster c, not of d"):
         members.claiming(joined(EMPTY, "a", 1), registration("b", cluster="d"), 2)

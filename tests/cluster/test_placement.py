@@ -1,5 +1,6 @@
 """Which nodes keep a new table's tablets: what must hold whatever the nodes are, and single cases."""
 
+from bisect import bisect_left
 from collections import Counter
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from belvedere.cluster.placement import NoPlace, Placement, default_tablets, place, renewed
+from belvedere.cluster.ring import Ring, first_token
 from belvedere.meta import records
 from belvedere.meta.state import ClusterState, Tablet
+from belvedere.model.token import MAX_TOKEN
 from tests.cluster.places import node_entries, state_of
 
 
@@ -37,16 +40,15 @@ def spread(counts: Counter[str], names: list[str]) -> int:
 
 
 names = st.integers(1, 9).map(lambda count: [f"n{number}" for number in range(count)])
-seeds = st.binary(min_size=16, max_size=16)
 
 
-@given(names, st.integers(1, 5), st.integers(1, 40), seeds, st.data())
+@given(names, st.integers(1, 5), st.integers(1, 40), st.data())
 def test_every_tablet_is_whole_and_no_table_weighs_on_few(
-    nodes: list[str], factor: int, count: int, seed: bytes, data: st.DataObject
+    nodes: list[str], factor: int, count: int, data: st.DataObject
 ) -> None:
     down = data.draw(st.sets(st.sampled_from(nodes)))
     state = state_of(node_entries(nodes, down))
-    placed = place(state, simple(factor), count, seed)
+    placed = place(state, simple(factor), count)
     living = [name for name in nodes if name not in down]
     assert len(placed) == count
     for one in placed:
@@ -58,7 +60,7 @@ def test_every_tablet_is_whole_and_no_table_weighs_on_few(
     able = living or nodes
     assert spread(Counter(one.primary for one in placed), able) <= 1
     assert spread(Counter(name for one in placed for name in one.replicas), able) <= 2
-    assert place(state, simple(factor), count, seed) == placed
+    assert place(state, simple(factor), count) == placed
 
 
 @given(
@@ -66,19 +68,18 @@ def test_every_tablet_is_whole_and_no_table_weighs_on_few(
     st.integers(0, 3),
     st.integers(0, 3),
     st.integers(1, 12),
-    seeds,
 )
 def test_each_datacenter_gets_its_own_number_in_as_many_racks_as_can_be(
-    where: list[tuple[str, int]], one: int, two: int, count: int, seed: bytes
+    where: list[tuple[str, int]], one: int, two: int, count: int
 ) -> None:
     places = {f"n{number}": (dc, f"rack{rack}") for number, (dc, rack) in enumerate(where)}
     state, factors = state_of(node_entries(places)), {"dc1": one, "dc2": two}
     of = {dc: [name for name, (its, _) in places.items() if its == dc] for dc in factors}
     if not any(factors[dc] and of[dc] for dc in factors):
         with pytest.raises(NoPlace):
-            place(state, network(**factors), count, seed)
+            place(state, network(**factors), count)
         return
-    for placed in place(state, network(**factors), count, seed):
+    for placed in place(state, network(**factors), count):
         for dc, factor in factors.items():
             chosen = [name for name in placed.replicas if name in of[dc]]
             assert len(chosen) == min(factor, len(of[dc]))
@@ -90,7 +91,7 @@ def test_each_datacenter_gets_its_own_number_in_as_many_racks_as_can_be(
 def test_many_tables_together_are_even(nodes: list[str], factor: int, sizes: list[int]) -> None:
     state, primaries, replicas = state_of(node_entries(nodes)), Counter[str](), Counter[str]()
     for number, size in enumerate(sizes, 1):
-        placed = place(state, simple(factor), size, number.to_bytes(16))
+        placed = place(state, simple(factor), size)
         state = with_table(state, number, placed)
         primaries.update(one.primary for one in placed)
         replicas.update(name for one in placed for name in one.replicas)
@@ -102,16 +103,36 @@ def test_tables_of_one_tablet_go_round() -> None:
     state = state_of(node_entries(["a", "b", "c"]))
     found = []
     for number in range(1, 7):
-        placed = place(state, simple(1), 1, number.to_bytes(16))
+        placed = place(state, simple(1), 1)
         state = with_table(state, number, placed)
         found.append(placed[0].primary)
     assert Counter(found) == {"a": 2, "b": 2, "c": 2}
 
 
-def test_the_seed_says_who_is_first() -> None:
-    state = state_of(node_entries(["a", "b", "c"]))
-    first = {place(state, simple(1), 1, seed.to_bytes(16))[0].primary for seed in range(30)}
-    assert first == {"a", "b", "c"}
+@given(names, st.integers(1, 3), st.integers(0, 3))
+def test_drivers_that_go_by_tokens_find_the_primary(nodes: list[str], factor: int, others: int) -> None:
+    """Whatever small tables there are besides."""
+    state = state_of(node_entries(nodes))
+    for number in range(1, others + 1):
+        state = with_table(state, number, place(state, simple(1), number))
+    count = default_tablets(state, simple(factor))
+    ring = Ring(state.nodes)
+    owners = {token: name for name in nodes for token in ring.tokens(name)}
+    assert len(owners) == 2 * len(nodes)
+    in_order = sorted(owners)
+    for number, placed in enumerate(place(state, simple(factor), count)):
+        for token in (first_token(number, count), first_token(number + 1, count) - 1):
+            # A driver gives each token to the first one on the ring that is not smaller.
+            assert owners[in_order[bisect_left(in_order, token)]] == placed.primary
+
+
+@given(names)
+def test_a_ring_covers_everything(nodes: list[str]) -> None:
+    ring = Ring(nodes)
+    tokens = [token for name in nodes for token in ring.tokens(name)]
+    assert len(set(tokens)) == len(tokens)
+    assert max(tokens) == MAX_TOKEN
+    assert all(ring.distance(name, token) == 0 for name in nodes for token in ring.tokens(name))
 
 
 def test_the_number_of_tablets_follows_the_nodes() -> None:
@@ -125,7 +146,7 @@ def test_the_number_of_tablets_follows_the_nodes() -> None:
 
 def test_a_factor_of_nothing_has_no_place() -> None:
     with pytest.raises(NoPlace):
-        place(state_of(node_entries(["a"])), simple(0), 1, b"")
+        place(state_of(node_entries(["a"])), simple(0), 1)
 
 
 def test_what_is_renewed_is_led_by_somebody_who_lives() -> None:

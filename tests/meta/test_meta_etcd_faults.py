@@ -191,6 +191,24 @@ def test_what_was_called_refused_does_not_land_when_its_first_try_arrives_at_las
     in_reality(test)
 
 
+@pytest.mark.parametrize(("leased", "says"), [(True, LeaseGone), (False, StoreUnavailable)])
+def test_what_was_settled_speaks_of_leases_only_where_there_are_any(
+    etcd: EtcdServer, leased: bool, says: type[Exception]
+) -> None:
+    async def test(runtime: Runtime) -> None:
+        async with opened(runtime, etcd.endpoint) as store:
+            lease = (await store.grant(60)).lease if leased else None
+            asked = transaction(Put("a", b"1", lease))
+            assert await store._settle(asked, await store._present_id_lease()) is None
+            for _ in range(2):
+                with pytest.raises(says):
+                    await store.commit(asked)
+            assert (await store.load()).entries == {}
+            assert store._undecided == {}
+
+    in_reality(test)
+
+
 def _hold_the_last_request(store: EtcdStore, line: TcpProxy) -> None:
     """A large transaction reads before it writes: only the write is to be held up."""
     send = store._send

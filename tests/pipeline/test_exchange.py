@@ -16,6 +16,8 @@ from belvedere.pipeline.exchange import Exchange
 from belvedere.runtime.api import Runtime
 from belvedere.runtime.errors import FileMissing
 from belvedere.runtime.plain_files import PlainFiles
+from belvedere.runtime.real import RealRuntime, run
+from belvedere.storage import linking
 from tests.pipeline.fake_tasks import FACTS
 from tests.pipeline.on_runtime import RUNTIMES, run_test
 
@@ -85,7 +87,7 @@ def test_files_are_copied_where_links_are_impossible(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(exchange_module, "COPY_BYTES", 10)
+    monkeypatch.setattr(linking, "COPY_BYTES", 10)
 
     async def test(runtime: Runtime, home: str) -> None:
         exchange = Exchange(runtime, f"{home}/exchange")
@@ -126,3 +128,28 @@ def test_a_task_that_still_writes_does_not_bring_its_job_back(tmp_path: Path) ->
             assert await runtime.disk.list(exchange.directory) == []
 
     run_test("real", test, tmp_path)
+
+
+def test_a_job_that_does_not_go_is_told(tmp_path: Path) -> None:
+    told: list[tuple[str, str, object]] = []
+
+    async def main(runtime: RealRuntime) -> None:
+        exchange = Exchange(runtime, str(tmp_path / "exchange"))
+        await exchange.open()
+        await runtime.disk.make_directory(exchange.job_directory("job-1"))
+        await runtime.disk.write(f"{exchange.job_directory('job-1')}/file", b"x")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime.disk, "remove_tree", nothing_removed)
+            patch.setattr(runtime, "log", lambda level, event, **more: told.append((level, event, more)))
+            patch.setattr(exchange_module, "_PAUSE", 0)
+            await exchange.discard("job-1")
+            assert told == [
+                ("warning", "exchange.still_written_to", {"path": exchange.job_directory("job-1")})
+            ]
+        await exchange.discard("job-1")
+        assert len(told) == 1
+
+    async def nothing_removed(path: str) -> None:
+        return None
+
+    run(main)

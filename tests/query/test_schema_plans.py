@@ -1,6 +1,6 @@
 """USE, TRUNCATE, DDL and refusals as plans over a database."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,7 @@ from belvedere.cql.parser import parse_statement
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState
+from belvedere.meta.store import Put
 from belvedere.model.schema import Table
 from belvedere.query.access import Execution
 from belvedere.query.errors import CQLError, InvalidRequest, Unauthorized
@@ -19,6 +20,7 @@ from belvedere.query.schema.plans import plan_schema_statement
 from belvedere.query.schema_view import KeyspacesView
 from belvedere.runtime.api import Runtime
 from belvedere.sim.world import World
+from tests.cluster.places import node_entries
 from tests.query.schema_book import SIMPLE
 
 
@@ -47,6 +49,18 @@ class Keeper:
         self.created_views.append((view.full_name, set(self.host.access.open)))
 
 
+@dataclass
+class Barrier:
+    """Which revisions have been passed, and what is said of it."""
+
+    passed_at: list[int] = field(default_factory=list)
+    warning: str | None = None
+
+    async def passed(self, revision: int) -> str | None:
+        self.passed_at.append(revision)
+        return self.warning
+
+
 class Host:
     node_id = "node"
     options = SimpleNamespace(cluster_name="the cluster", node=None, replicated=False)
@@ -54,7 +68,9 @@ class Host:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.metadata = Metadata(runtime, MemoryStore())
-        self.barrier = None
+        self.barrier: Barrier | None = None
+        #: Of looks for a newer schema; None: nobody is there to ask.
+        self.looks: list[bool] | None = None
         self.access = Access(self)
         self.access.keeper = self.views = Keeper(self)
 
@@ -66,8 +82,14 @@ class Host:
     def schema(self) -> KeyspacesView:
         return KeyspacesView(self.state.keyspaces)
 
-    def knows_more(self, unknown: InvalidRequest) -> None:
-        return None
+    def knows_more(self, unknown: InvalidRequest) -> Awaitable[bool] | None:
+        return None if self.looks is None else self._look(self.looks)
+
+    async def _look(self, looks: list[bool]) -> bool:
+        if looks[0]:
+            await self.run(f"CREATE KEYSPACE IF NOT EXISTS newer {SIMPLE}")
+            await self.run("CREATE TABLE IF NOT EXISTS newer.t (k int PRIMARY KEY)")
+        return looks.pop(0)
 
     async def run(self, text: str, keyspace: str | None = "ks") -> Result:
         plan = plan_schema_statement(parse_statement(text), keyspace, self)  # type: ignore[arg-type]
@@ -132,6 +154,64 @@ def test_truncate() -> None:
             await host.run("TRUNCATE nope")
         with pytest.raises(Unauthorized, match=r"^system keyspace is not user-modifiable\.$"):
             await host.run("TRUNCATE system.local")
+
+    on_host(test)
+
+
+def test_a_change_is_answered_when_the_others_know_whoever_has_made_it() -> None:
+    async def test(host: Host) -> None:
+        barrier = host.barrier = Barrier()
+        create = "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)"
+        assert isinstance(await host.run(create), SchemaChange)
+        assert barrier.passed_at == [host.state.revision]
+        barrier.warning = "b does not know"
+        answer = await host.run(create)
+        assert isinstance(answer, Void)
+        assert answer.warnings == ("b does not know",)
+        answer = await host.run("ALTER TABLE t WITH read_repair_chance = 0.5 AND comment = 'x'")
+        assert answer.warnings == ("The property 'read_repair_chance' is ignored", "b does not know")
+        assert barrier.passed_at == [2, 2, 3]
+        # Nothing was changed: there is nothing to know.
+        with pytest.raises(InvalidRequest):
+            await host.run("ALTER TABLE nope ADD v int")
+        await host.run("TRUNCATE t")
+        assert len(barrier.passed_at) == 3
+
+    on_host(test)
+
+
+def test_truncate_where_nodes_keep_tablets_for_each_other() -> None:
+    async def test(host: Host) -> None:
+        barrier = host.barrier = Barrier(warning="b does not know")
+        host.options = SimpleNamespace(cluster_name="the cluster", node="a", replicated=True)
+        entries = tuple(Put(key, value) for key, value in node_entries("abc").items())
+        await host.metadata.commit(lambda _: ((), entries))
+        await host.run("CREATE TABLE t (k int PRIMARY KEY)")
+        table = host.state.tables_by_id[next(iter(host.state.tablet_maps))]
+        before = host.state.tablet_maps[table.id].tablets
+        assert {tablet.primary for tablet in before} == {"a", "b", "c"}
+        answer = await host.run("TRUNCATE t")
+        assert (type(answer), answer.warnings) == (Void, ("b does not know",))
+        assert barrier.passed_at[-1] == host.state.revision
+        after = host.state.tablet_maps[table.id].tablets
+        assert not {tablet.id for tablet in before} & {tablet.id for tablet in after}
+        assert host.access.truncated == []
+        with pytest.raises(InvalidRequest, match=r"^table nope does not exist$"):
+            await host.run("TRUNCATE nope")
+
+    on_host(test)
+
+
+@pytest.mark.parametrize("text", ["USE newer", "TRUNCATE newer.t", "DESCRIBE TABLE newer.t"])
+def test_what_is_unknown_when_it_runs_is_looked_up(text: str) -> None:
+    async def test(host: Host) -> None:
+        for looks in (None, [False]):
+            host.looks = looks
+            with pytest.raises(InvalidRequest, match="newer"):
+                await host.run(text)
+        host.looks = [True]
+        await host.run(text)
+        assert host.looks == []
 
     on_host(test)
 

@@ -1,5 +1,6 @@
 """Child processes: what the seam promises of them. There are none in simulation."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from belvedere.runtime import real_process
 from belvedere.runtime.api import Process, Runtime
 from belvedere.runtime.background import BackgroundRuntime
 from belvedere.runtime.errors import ProcessGone
@@ -91,6 +94,26 @@ def test_lines_to_and_fro_from_a_thread_that_is_not_the_main_one() -> None:
         background.call(converse(background.runtime))
     finally:
         background.close()
+
+
+def test_who_ends_leaves_no_pipes() -> None:
+    def pipes() -> int:
+        return sum(os.readlink(f"/proc/self/fd/{one}").startswith("pipe:") for one in _descriptors())
+
+    async def main(runtime: Runtime) -> None:
+        before = pipes()
+        for _ in range(3):
+            process = await runtime.start_process(python(ECHO), {})
+            await process.write_line(b"die")
+            await process.wait()
+            await runtime.clock.sleep(0.1)
+        assert pipes() == before
+
+    run(main)
+
+
+def _descriptors() -> list[str]:
+    return [one for one in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{one}")]
 
 
 def test_what_belongs_to_other_threads_is_left_alone_in_the_child() -> None:
@@ -176,6 +199,29 @@ def test_no_process_outlives_its_runtime() -> None:
 
     run(main)
     until(lambda: not any(map(is_alive, started)))
+
+
+def test_a_process_whose_start_is_cancelled_does_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = real_process._start
+
+    def watched(*given: Any) -> Any:
+        process = start(*given)
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr(real_process, "_start", watched)
+
+    async def main(runtime: Runtime) -> None:
+        starting = asyncio.ensure_future(runtime.start_process(python(PARENT), {}))
+        await asyncio.sleep(0)
+        assert is_alive(started[0])
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await runtime.compute(lambda: until(lambda: not is_alive(started[0])))
+
+    run(main)
 
 
 def test_input_ends_when_this_process_is_killed() -> None:

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import NotServing, Outcome, Overloaded, Unavailable, Unknown
+from belvedere.cluster.messages import Failed, NotServing, Outcome, Overloaded, Unavailable, Unknown
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.model.schema import Table
 from belvedere.query import errors
 from belvedere.query.errors import CQLError, InvalidRequest
+from belvedere.storage.errors import Dropped, MutationTooLarge
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,18 @@ def failure_of(outcome: Outcome, attempt: Attempt) -> CQLError:
             return _timeout(attempt, why)
         case NotServing(why):
             return _not_served(attempt, why)
+        case Failed(kind, why):
+            return _failed(attempt, kind, why)
     raise AssertionError(f"{outcome} is no failure")
+
+
+def _failed(attempt: Attempt, kind: str, why: str) -> CQLError:
+    if kind in (MutationTooLarge.__name__, Dropped.__name__):
+        return InvalidRequest(why)
+    if attempt.write_type:
+        # Nothing was done, and trying again may help.
+        return errors.Overloaded(f"{kind}: {why}")
+    return errors.ReadFailure(f"{kind}: {why}", attempt.consistency, 0, 1)
 
 
 def _not_served(attempt: Attempt, why: str) -> CQLError:

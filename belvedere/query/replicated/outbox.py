@@ -18,7 +18,9 @@ from belvedere.runtime.api import Runtime, TaskHandle
 MOST_OPEN = 900
 #: Records whose deliveries are under way at once.
 _AT_ONCE = 32
-#: Between looks whether this replica is primary by now, and after a delivery that failed, in seconds.
+#: Between looks whether this replica is primary by now, in seconds.
+_LOOK = 0.3
+#: After a delivery that failed.
 _PAUSE = 0.1
 #: How long nothing must be open before a record of its own says so.
 _IDLE = 1.0
@@ -76,6 +78,11 @@ class Outbox:
             if not self._closed and (self._worker is None or self._worker.done()):
                 self._worker = self._runtime.spawn("outbox.deliver", self._work())
 
+    def begin_anew(self) -> None:
+        """All that was learnt came from a log that is gone."""
+        self._forget(list(self._open))
+        self._newest = self._said = 0
+
     async def all_delivered(self) -> None:
         """Return when everything that is open now has arrived, by whomever."""
         if not self._open:
@@ -105,7 +112,7 @@ class Outbox:
     async def _work(self) -> None:
         while self._open and not self._closed:
             if not self._may_deliver():
-                await self._runtime.clock.sleep(_PAUSE)
+                await self._runtime.clock.sleep(_LOOK)
                 continue
             if pause := self._runtime.buggify("outbox.deliver"):
                 await pause

@@ -7,7 +7,7 @@ from belvedere.cluster.messages import Done, Kind
 from belvedere.cluster.ports import Opened
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
-from belvedere.model.mutations import Mutation, decode_replicated
+from belvedere.model.mutations import Mutation
 from belvedere.query.access import ViewKeeper
 from belvedere.query.replicated.access import Ask
 from belvedere.query.replicated.operations import Change, encode
@@ -54,9 +54,7 @@ class Replicas:
             log.keep_from,
             lambda: self._write_mark(store.table.id, store.first_token),
         )
-        for record in found.records:
-            if record.position <= found.committed:
-                rows.outbox.learn(record.position.version, decode_replicated(record.data))
+        rows.learn(found)
         log.on_shown = rows.outbox.learn
         self.rows[tablet] = rows
         return Opened(rows, found.base, tuple(found.records), found.committed)

@@ -8,7 +8,13 @@ ordered while its partition is held, and by then every record that was ordered b
 from collections.abc import Callable
 
 from belvedere.cluster.ports import Found, WhenWritten, Written
-from belvedere.model.mutations import Mutation, ReplicatedWrite, ViewUpdate, encode_replicated
+from belvedere.model.mutations import (
+    Mutation,
+    ReplicatedWrite,
+    ViewUpdate,
+    decode_replicated,
+    encode_replicated,
+)
 from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.query.access import ViewKeeper, ViewMakers
 from belvedere.query.keeping import ALWAYS, real_changes, updates_of
@@ -29,6 +35,8 @@ from belvedere.query.replicated.operations import (
 from belvedere.query.replicated.outbox import Outbox
 from belvedere.runtime.api import Clock
 from belvedere.storage.replica_log import ReplicaLog
+from belvedere.storage.replica_records import OpenedReplica
+from belvedere.storage.replica_snapshot import IncomingSnapshot
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_changes import RowChange
 
@@ -47,12 +55,13 @@ class TabletRows:
     ) -> None:
         self._clock = clock
         self._store = store
-        self._log = log
+        self.log = log
         self._keeper = keeper
         #: Set once it is known how to deliver.
         self.outbox: Outbox
         #: Where the log ends.
         self._last = last
+        self._restoring = False
         #: The latest write time that was chosen here.
         self._date = 0
         #: The request that was decoded last: it is looked at several times in a row.
@@ -61,24 +70,42 @@ class TabletRows:
     # --- the log -------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        return self._log.has_room()
+        return not self._restoring and self.log.has_room()
 
     def takes_writes(self) -> bool:
         return not self.outbox.is_full
 
     def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
         self._last = records[-1].position
-        self._log.append(records, committed, written)
+        self.log.append(records, committed, written)
 
     def apply(self, position: Position) -> None:
-        self._log.apply(position)
+        self.log.apply(position)
 
     def cut(self, position: Position) -> None:
         self._last = position
-        self._log.cut(position)
+        self.log.cut(position)
 
     async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
-        return await self._log.read_tail(after, limit)
+        return await self.log.read_tail(after, limit)
+
+    async def restore(self, incoming: IncomingSnapshot) -> Position:
+        """Become what has arrived. Whatever else arrives meanwhile is as good as lost."""
+        self._restoring = True
+        try:
+            opened = await self.log.restore(incoming)
+            self._last = opened.committed
+            self.outbox.begin_anew()
+            self.learn(opened)
+            return opened.committed
+        finally:
+            self._restoring = False
+
+    def learn(self, opened: OpenedReplica) -> None:
+        """What was applied before, and may have something to deliver still."""
+        for record in opened.records:
+            if record.position <= opened.committed:
+                self.outbox.learn(record.position.version, decode_replicated(record.data))
 
     # --- requests ------------------------------------------------------------------------------------
 
@@ -178,5 +205,7 @@ class TabletRows:
 
     def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
         write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered)
+        data = encode_replicated(write)
+        self.log.check_size(data)
         # Writes that are ordered later, here or by another primary, choose times beyond this version.
-        return Written(encode_replicated(write), self._date if change.dated else 0)
+        return Written(data, self._date if change.dated else 0)

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from belvedere.cluster.placement import NoPlace, Placement, default_tablets, place
+from belvedere.cluster.ring import first_token
 from belvedere.meta import load_records, records, view_records
 from belvedere.meta.metadata import Proposal
 from belvedere.meta.state import ClusterState
 from belvedere.meta.store import Absent, Assertion, Delete, Put, Unchanged, Update
 from belvedere.model.schema import Keyspace, Table, ViewDefinition
-from belvedere.model.token import MAX_TOKEN, MIN_TOKEN
+from belvedere.model.token import MAX_TOKEN
 from belvedere.model.types import UserType
 from belvedere.query.errors import InvalidRequest
 from belvedere.query.results import SchemaChange
@@ -117,7 +118,7 @@ class KeyspaceEdit:
         replication = self._state.keyspaces[self._name].replication
         count = initial_tablets(table.options, default_tablets(self._state, replication))
         try:
-            placements = place(self._state, replication, count, table.id)
+            placements = place(self._state, replication, count)
         except NoPlace as error:
             raise InvalidRequest(f"Nobody would keep table {table.full_name}: {error}") from error
         for node in sorted({node for placement in placements for node in placement.replicas}):
@@ -128,10 +129,10 @@ class KeyspaceEdit:
     def _put_tablets(self, table: Table, placements: Sequence[Placement]) -> None:
         count, first_id = len(placements), next_tablet_id(self._state)
         self._put(records.TABLET_SEQUENCE, str(first_id + count).encode())
-        bounds = [MIN_TOKEN + (index << 64) // count for index in range(count)]
-        for index, (first_token, placement) in enumerate(zip(bounds, placements, strict=True)):
-            last_token = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
-            record = tablet_record(first_token, last_token, placement)
+        bounds = [first_token(number, count) for number in range(count)]
+        for index, (first, placement) in enumerate(zip(bounds, placements, strict=True)):
+            last = bounds[index + 1] - 1 if index + 1 < count else MAX_TOKEN
+            record = tablet_record(first, last, placement)
             self._put(records.tablet_key(table.id, first_id + index), records.encode(record))
 
     # --- entries -------------------------------------------------------------------------------------

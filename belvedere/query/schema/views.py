@@ -41,8 +41,6 @@ def create_view(
     if _is_taken(keyspace, name, statement.if_not_exists):
         return None
     check_name("Table", name)
-    if not context.replicated:
-        _check_here(base, state, context)
     view = _new_view(statement, base, state, context.table_id)
     edit = KeyspaceEdit(state, keyspace_name)
     edit.put_table(view)
@@ -52,16 +50,6 @@ def create_view(
     if context.replicated:
         warnings += factor_warnings(keyspace_name, keyspace.replication, state)
     return edit.decide("CREATED", "TABLE", name, warnings)
-
-
-def _check_here(base: Table, state: ClusterState, context: DdlContext) -> None:
-    """A view lives where its base does."""
-    elsewhere = {tablet.primary for tablet in state.tablet_maps[base.id].tablets} - {context.node_id}
-    if elsewhere:
-        raise InvalidRequest(
-            f"table {base.keyspace}.{base.name} is served by node {', '.join(sorted(elsewhere))}: create its "
-            "views there"
-        )
 
 
 def alter_view(

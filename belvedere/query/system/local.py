@@ -4,12 +4,14 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from belvedere.cluster.ring import Ring
 from belvedere.meta.state import ClusterState, Node
 from belvedere.model.schema import Keyspace
 from belvedere.model.token import token_of
 from belvedere.query.system.define import as_address, as_uuid, define, stable_uuid, system_keyspace
 from belvedere.query.system.nodes import nodes
 from belvedere.query.system.status import built_views, procedures, status, table_status, view_builds
+from belvedere.query.system.tablets import tablets
 from belvedere.query.system.virtual import VirtualRow, VirtualTable
 
 #: What clients may expect of us; cqlsh and drivers look at it.
@@ -58,16 +60,20 @@ def system(sources: SystemSources) -> Keyspace:
 
 
 def system_views(sources: SystemSources) -> Keyspace:
-    tables = [_settings(sources), _clients(sources), _tablets(sources)]
+    tables = [_settings(sources), _clients(sources), tablets(sources.state)]
     tables.append(nodes(sources.state, lambda: sources.local.node_id))
     tables += [status(lambda: sources.status()), table_status(lambda: sources.table_status())]
     tables += [view_builds(lambda: sources.view_builds()), procedures(lambda: sources.procedures())]
     return system_keyspace("system_views", tables)
 
 
-def _tokens(host_id: bytes) -> set[str]:
-    """Drivers want every host to own tokens. Tablets decide who owns what, so one is enough for them."""
-    return {str(token_of(host_id))}
+def _tokens(state: ClusterState, node_id: str, host_id: bytes) -> set[str]:
+    """Drivers want every host to own tokens. Tablets decide who owns what, so one is enough of one that is
+    alone."""
+    node = state.nodes.get(node_id)
+    if node is None or not node.incarnation:
+        return {str(token_of(host_id))}
+    return {str(token) for token in Ring(state.nodes).tokens(node_id)}
 
 
 def _local(sources: SystemSources) -> VirtualTable:
@@ -93,7 +99,7 @@ def _local(sources: SystemSources) -> VirtualTable:
             "rpc_address": address,
             "rpc_port": local.port,
             "schema_version": sources.schema_version(),
-            "tokens": _tokens(local.host_id),
+            "tokens": _tokens(sources.state(), local.node_id, local.host_id),
         }
 
     return define(
@@ -145,7 +151,7 @@ def _peers_v2(sources: SystemSources) -> VirtualTable:
                 "rack": node.rack,
                 "release_version": RELEASE_VERSION,
                 "schema_version": sources.schema_version(),
-                "tokens": _tokens(host_id),
+                "tokens": _tokens(sources.state(), node.id, host_id),
             }
 
     return define(
@@ -171,7 +177,7 @@ def _peers(sources: SystemSources) -> VirtualTable:
                 "release_version": RELEASE_VERSION,
                 "rpc_address": address,
                 "schema_version": sources.schema_version(),
-                "tokens": _tokens(host_id),
+                "tokens": _tokens(sources.state(), node.id, host_id),
             }
 
     return define(
@@ -229,33 +235,4 @@ def _clients(sources: SystemSources) -> VirtualTable:
         request_count bigint; ssl_enabled boolean; username text""",
         lambda: sources.clients(),
         "currently connected clients",
-    )
-
-
-def _tablets(sources: SystemSources) -> VirtualTable:
-    def rows() -> Iterable[VirtualRow]:
-        state = sources.state()
-        for table_id, tablet_map in state.tablet_maps.items():
-            table = state.tables_by_id.get(table_id)
-            if table is None:
-                continue
-            for tablet in tablet_map.tablets:
-                yield {
-                    "keyspace_name": table.keyspace,
-                    "table_name": table.name,
-                    "first_token": tablet.first_token,
-                    "last_token": tablet.last_token,
-                    "tablet_id": tablet.id,
-                    "epoch": tablet.epoch,
-                    "primary_node": tablet.primary,
-                    "replicas": list(tablet.replicas),
-                }
-
-    return define(
-        "system_views.tablets",
-        "keyspace_name text; table_name text",
-        "first_token bigint",
-        "epoch bigint; last_token bigint; primary_node text; replicas frozen<list<text>>; tablet_id bigint",
-        rows,
-        "token ranges of every table, and where they live",
     )

@@ -144,7 +144,7 @@ class Nodes:
         self.lease_seconds = lease_seconds
         self.port, rpc_port = free_ports(count)
         words = ["--rpc-port", str(rpc_port), "--metadata", metadata, "--cluster", "chaos"]
-        words += ["--lease-seconds", str(lease_seconds), "--experimental-cluster", *options]
+        words += ["--lease-seconds", str(lease_seconds), *options]
         self.all = [Node(number, self.port, folder, words, program) for number in range(1, count + 1)]
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ from belvedere.cluster.router import Router
 from belvedere.query.database import Database
 from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.replicas import Replicas
+from belvedere.query.replicated.snapshots import Snapshots
 from belvedere.runtime.api import Runtime
 
 #: How long a statement may take, in seconds: drivers wait ten.
@@ -38,6 +39,7 @@ class Replication:
         )
         mail.receive = self.host.receive
         router = Router(runtime, self.host, metadata, incarnation)
+        self.snapshots = Snapshots(runtime, member.rpc, metadata, self.host, self.replicas.rows.get)
         self.replicas.ask = router.ask
         self.replicas.serves = self._serves
         self.access = ClusterAccess(runtime, metadata, router.ask, STATEMENT_SECONDS)
@@ -50,6 +52,7 @@ class Replication:
         return replication
 
     async def stop(self) -> None:
+        self.snapshots.stop()
         await self.replicas.stop()
         await self.host.stop()
 
