@@ -20,7 +20,7 @@ from cassandra.query import SimpleStatement
 
 from belvedere.sim.checkers.history import History
 from tests.cluster.chaos import schema
-from tests.cluster.chaos.client import connected
+from tests.cluster.chaos.client import connected, only
 from tests.cluster.chaos.judging import judged
 from tests.cluster.chaos.nemesis import Fault, drawn
 from tests.cluster.chaos.nodes import Nodes
@@ -185,7 +185,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 @contextmanager
 def session_without(nodes: Nodes, victim: str | None = None) -> Iterator[Session]:
     hosts = [node.host for node in nodes.all if node.name != victim]
-    cluster = connected(hosts, nodes.port, request_timeout=LEASE)
+    cluster = connected(hosts, nodes.port, policy=only(*hosts), request_timeout=LEASE)
     try:
         yield cluster.connect()
     finally:
