@@ -244,10 +244,11 @@ def _look_at_each_alone(nodes: Nodes, record: Record, say: Say) -> None:
 
 
 def _contents(cluster: Cluster, node: str, level: str, patience_ends: float) -> Contents:
-    """Whole, if it is by then: views follow their bases, and what nobody was told the end of may land while we
-    look."""
+    """Whole, if it is by then: views follow their bases, and what nobody was told the end of may land while
+    one looks."""
+    session = cluster.connect()
     while True:
-        found = _look(cluster.connect(), node, level)
+        found = _look(session, node, level)
         if not halves(found) or time.monotonic() > patience_ends:
             return found
         time.sleep(0.2)
