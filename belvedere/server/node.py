@@ -11,6 +11,7 @@ from typing import Self
 
 from belvedere.meta.metadata import Metadata
 from belvedere.query.database import Database, DatabaseOptions
+from belvedere.query.replicated.replication import Replication
 from belvedere.runtime.api import Lock, Runtime
 from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.cluster import ClusterSide, check_alone, check_alone_in, check_directory, open_store
@@ -19,7 +20,6 @@ from belvedere.server.cql_server import CqlServer
 from belvedere.server.load_procedures import load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
-from belvedere.query.replicated.replication import Replication
 from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
 from belvedere.views.cluster_views import ClusterViews
 from belvedere.views.service import Views
