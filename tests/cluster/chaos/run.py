@@ -96,6 +96,12 @@ def create_schema(nodes: Nodes, session: Session) -> None:
         session.execute(text)
     for view in schema.VIEWS:
         wait_for(lambda view=view: _is_built(session, view), 60, f"the view {view} is built")
+    # Where there is one replica of each, all that follows would be true of it, and say nothing.
+    placed = placement(nodes.metadata).tablets
+    copies = {
+        len(one.replicas) for name in placed if name.startswith(schema.KEYSPACE) for one in placed[name]
+    }
+    assert copies == {min(3, len(nodes.all))}
 
 
 def _is_built(session: Session, view: str) -> bool:
@@ -193,10 +199,6 @@ def wait_until_at_rest(nodes: Nodes, seconds: float = _REST_SECONDS) -> float:
 
     def at_rest() -> bool:
         now = placement(nodes.metadata)
-        # Whoever compares nothing finds no difference: there are tablets, and all have all their replicas.
-        placed = [len(one.replicas) for tablets in now.tablets.values() for one in tablets]
-        assert placed
-        assert set(placed) == {min(3, len(names))}
         return now.alive == names and not now.lagging
 
     try:
