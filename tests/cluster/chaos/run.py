@@ -43,7 +43,7 @@ class Load:
     threads: int = 4
     #: For each node.
     faithful: int = 2
-    warm_up: float = 2.0
+    warm_up: float = 1.0
 
 
 def whole_run(
