@@ -7,7 +7,7 @@ from belvedere.sim.loop import SimLoop
 from belvedere.sim.randomness import between
 
 # Midnight of 2026-01-01, UTC. Any fixed moment would do.
-_EPOCH_MICROS = 1_767_225_600_000_000
+EPOCH_MICROS = 1_767_225_600_000_000
 
 
 class MachineClock:
@@ -31,7 +31,7 @@ class SimClock:
 
     def wall_micros(self) -> int:
         elapsed = round(self._loop.now_ns * self._hardware.rate) // 1000
-        return _EPOCH_MICROS + self._hardware.wall_offset_micros + elapsed
+        return EPOCH_MICROS + self._hardware.wall_offset_micros + elapsed
 
     def monotonic(self) -> float:
         return self._origin + self._loop.time() * self._hardware.rate

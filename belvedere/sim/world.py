@@ -69,6 +69,8 @@ class World:
         self.network = Fabric(self.loop, seed, stream(seed, "network"))
         self.marks: dict[str, int] = {}
         self.log_lines: list[str] = []
+        #: Those of level error.
+        self.error_lines: list[str] = []
         self._keep_log_lines = keep_log_lines
         self._disks: dict[str, MachineDisk] = {}
         self._clocks: dict[str, MachineClock] = {}
@@ -201,6 +203,9 @@ class World:
     def log(self, who: str, level: str, event: str, fields: dict[str, object]) -> None:
         # Fields may hold anything, so only the event's name belongs to the hash.
         self.record(f"log.{level}", f"{who} {event}")
-        self.log_lines.append(f"{self.loop.time():.6f} {who} {level} {event}{format_fields(fields)}")
+        line = f"{self.loop.time():.6f} {who} {level} {event}{format_fields(fields)}"
+        self.log_lines.append(line)
+        if level == "error":
+            self.error_lines.append(line)
         if len(self.log_lines) > 2 * self._keep_log_lines:
             del self.log_lines[: self._keep_log_lines]

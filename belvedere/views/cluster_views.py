@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from belvedere.cluster.barrier import BarrierTimeout
+from belvedere.cluster.operations import Fenced
 from belvedere.meta import view_records
 from belvedere.meta.election import Tenure
 from belvedere.meta.state import ClusterState
@@ -133,7 +134,7 @@ class ClusterViews:
             try:
                 await self._build(base, tenure)
                 pause = FIRST_PAUSE
-            except (CQLError, MetadataError, BarrierTimeout, RuntimeError) as error:
+            except (CQLError, Fenced, MetadataError, BarrierTimeout, RuntimeError) as error:
                 self._remember(base, error)
                 await self._runtime.clock.sleep(pause)
                 pause = min(2 * pause, LAST_PAUSE)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind, Outcome
+from belvedere.cluster.messages import Done, Kind, Outcome, Unknown
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.model.mutations import Mutation
@@ -18,7 +18,7 @@ from belvedere.query.access import Admission, ViewKeeper
 from belvedere.query.errors import WriteTimeout
 from belvedere.query.keeping import deletes_many
 from belvedere.query.partition_locks import PartitionLocks
-from belvedere.query.replicated.dates import newest_time
+from belvedere.query.replicated.dates import Chosen, chosen_times
 from belvedere.query.replicated.failures import Attempt, failure_of
 from belvedere.query.replicated.large_deletions import delete_most
 from belvedere.query.replicated.operations import (
@@ -117,8 +117,8 @@ class LeveledAccess:
         self._consistency = consistency
         self._level = _LEVELS.get(consistency, Level.QUORUM)
         self._until = until
-        #: The first write time that was chosen for this statement.
-        self._chosen: int | None = None
+        #: The first and the last write time that was chosen for this statement.
+        self._chosen: tuple[int, int] | None = None
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -199,8 +199,7 @@ class LeveledAccess:
         self, table: Table, mutation: Mutation, others: Sequence[Mutation] = (), seen: Sequence[Seen] = ()
     ) -> None:
         self._check()
-        dated = self._chosen is not None and newest_time(mutation) >= self._chosen
-        body = changes(mutation, others, seen, dated=dated)
+        body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
         outcome, tablet = await self._cluster.ask(table.id, mutation.token, kind, level, body, self._until)
         if not isinstance(outcome, Done):
@@ -209,7 +208,7 @@ class LeveledAccess:
         if outcome.result == NOT_AS_SEEN:
             raise NotAsSeen
         if others:
-            await self.delivered(table, mutation.token)
+            await self._parts_delivered(table, mutation.token)
 
     async def write_mark(self, table: Table, token: int) -> None:
         """A record that changes nothing: when this returns, all that was ordered before has been applied."""
@@ -218,6 +217,14 @@ class LeveledAccess:
         outcome, tablet = await self._cluster.ask(table.id, token, Kind.WRITE, self._level, body, self._until)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
+
+    async def _parts_delivered(self, table: Table, token: int) -> None:
+        """The batch is written, whatever comes of this: it must not look as if it had been refused."""
+        body = encode(AwaitDelivery())
+        outcome, tablet = await self._cluster.ask(table.id, token, Kind.FRESH, Level.ONE, body, self._until)
+        if not isinstance(outcome, Done):
+            why = Unknown("it is written, and parts of it may be on their way still")
+            raise failure_of(why, self._attempt(table, tablet, self._level, "BATCH"))
 
     async def delivered(self, table: Table, token: int) -> None:
         """Return when what was written to this tablet has reached views and other partitions."""
@@ -240,9 +247,15 @@ class LeveledAccess:
 
     def next_timestamp(self) -> int:
         found = self._cluster.next_timestamp()
-        if self._chosen is None:
-            self._chosen = found
+        self._chosen = (found if self._chosen is None else self._chosen[0], found)
         return found
+
+    def _chosen_of(self, mutation: Mutation, others: Sequence[Mutation], *, decided: bool) -> Chosen | None:
+        """For a batch of several partitions: those of all of them."""
+        if self._chosen is None:
+            return None
+        found = (chosen_times(one, *self._chosen, decided=decided) for one in (mutation, *others))
+        return next((one for one in found if one is not None), None)
 
 
 class _Turn:

@@ -6,6 +6,7 @@ import msgspec
 from xxhash import xxh3_128_digest
 
 from belvedere.model.mutations import Mutation
+from belvedere.query.replicated.dates import Chosen
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
 
 
@@ -41,9 +42,11 @@ class Change(msgspec.Struct, array_like=True, frozen=True, tag="change"):
     #: Parts of the same batch for other partitions.
     others: list[Mutation] = []
     seen: list[Seen] = []
-    #: The write time was chosen by the node that asks: the primary may choose a later one, so that it is
-    #: later than that of every write ordered before.
-    dated: bool = False
+    #: Write times that were chosen by the node that asks: the primary may choose later ones, so that they are
+    #: later than those of all writes ordered before.
+    chosen: Chosen | None = None
+    #: Of a part of a batch: times up to here may be those of another primary. What is ordered later is later.
+    least: int = 0
 
 
 class RangePage(msgspec.Struct, array_like=True):
@@ -73,5 +76,7 @@ def digest(found: PartitionRows) -> bytes:
     return xxh3_128_digest(encode((found.static, found.rows, found.more)))
 
 
-def changes(first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], *, dated: bool) -> bytes:
-    return encode(Change(first, list(others), list(seen), dated))
+def changes(
+    first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], chosen: Chosen | None
+) -> bytes:
+    return encode(Change(first, list(others), list(seen), chosen))

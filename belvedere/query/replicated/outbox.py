@@ -25,8 +25,9 @@ _PAUSE = 0.1
 #: How long nothing must be open before a record of its own says so.
 _IDLE = 1.0
 
-#: Bring a mutation to the tablet that it belongs to; False if nobody knows whether it arrived.
-Deliver = Callable[[Mutation], Awaitable[bool]]
+#: Bring a mutation to the tablet that it belongs to, and the latest write time that it may have; False if
+#: nobody knows whether it arrived.
+Deliver = Callable[[Mutation, int], Awaitable[bool]]
 
 
 class Outbox:
@@ -128,8 +129,9 @@ class Outbox:
             self._marker = self._runtime.spawn("outbox.mark", self._mark_when_idle())
 
     async def _deliver_all(self, version: int, write: ReplicatedWrite) -> bool:
-        mutations = [stamp(update.mutation, version) for update in write.views] + write.others
-        return all(await asyncio.gather(*(self._deliver(mutation) for mutation in mutations)))
+        """Write times of other parts of a batch lie up to the version of its record."""
+        images = [self._deliver(stamp(update.mutation, version), 0) for update in write.views]
+        return all(await asyncio.gather(*images, *(self._deliver(other, version) for other in write.others)))
 
     async def _mark_when_idle(self) -> None:
         """So that the log need not be kept for what arrived long ago."""

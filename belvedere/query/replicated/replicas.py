@@ -73,10 +73,10 @@ class Replicas:
 
     # --- delivering ----------------------------------------------------------------------------------
 
-    async def _deliver(self, mutation: Mutation) -> bool:
+    async def _deliver(self, mutation: Mutation, least: int) -> bool:
         if mutation.table not in self._metadata.state.tablet_maps:
             return True  # The table, or the view, was dropped.
-        return await self._write(mutation.table, mutation.token, Change(mutation))
+        return await self._write(mutation.table, mutation.token, Change(mutation, least=least))
 
     async def _write_mark(self, table: bytes, token: int) -> None:
         await self._write(table, token, Change(None))

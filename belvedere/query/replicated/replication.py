@@ -21,7 +21,15 @@ STATEMENT_SECONDS = 8.0
 class Replication:
     """`start` it on an open database of a node that has joined, `stop` it before the database closes."""
 
-    def __init__(self, runtime: Runtime, member: Member, incarnation: int, database: Database) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        member: Member,
+        incarnation: int,
+        database: Database,
+        limits: Limits,
+        statement_seconds: float,
+    ) -> None:
         metadata = database.metadata
         self.replicas = Replicas(
             runtime, metadata, database.engine, database.access.align, lambda: database.access.keeper
@@ -35,18 +43,27 @@ class Replication:
             mail,
             self.replicas,
             lambda: member.operations.allowed,
-            Limits(),
+            limits,
         )
         mail.receive = self.host.receive
         router = Router(runtime, self.host, metadata, incarnation)
         self.snapshots = Snapshots(runtime, member.rpc, metadata, self.host, self.replicas.rows.get)
         self.replicas.ask = router.ask
         self.replicas.serves = self._serves
-        self.access = ClusterAccess(runtime, metadata, router.ask, STATEMENT_SECONDS)
+        self.access = ClusterAccess(runtime, metadata, router.ask, statement_seconds)
 
     @classmethod
-    def start(cls, runtime: Runtime, member: Member, incarnation: int, database: Database) -> Self:
-        replication = cls(runtime, member, incarnation, database)
+    def start(
+        cls,
+        runtime: Runtime,
+        member: Member,
+        incarnation: int,
+        database: Database,
+        *,
+        limits: Limits | None = None,
+        statement_seconds: float = STATEMENT_SECONDS,
+    ) -> Self:
+        replication = cls(runtime, member, incarnation, database, limits or Limits(), statement_seconds)
         database.serve_cluster(replication.access)
         replication.host.start()
         return replication

@@ -18,7 +18,7 @@ from belvedere.model.mutations import (
 from belvedere.model.positions import NOWHERE, Position, Record
 from belvedere.query.access import ViewKeeper, ViewMakers
 from belvedere.query.keeping import ALWAYS, real_changes, updates_of
-from belvedere.query.replicated.dates import later, newest_time
+from belvedere.query.replicated.dates import moved
 from belvedere.query.replicated.operations import (
     CHANGED,
     NOT_AS_SEEN,
@@ -34,6 +34,7 @@ from belvedere.query.replicated.operations import (
 )
 from belvedere.query.replicated.outbox import Outbox
 from belvedere.runtime.api import Clock
+from belvedere.storage.errors import LogBroken
 from belvedere.storage.replica_log import ReplicaLog
 from belvedere.storage.replica_records import OpenedReplica
 from belvedere.storage.replica_snapshot import IncomingSnapshot
@@ -62,7 +63,7 @@ class TabletRows:
         #: Where the log ends.
         self._last = last
         self._restoring = False
-        #: The latest write time that was chosen here.
+        #: The latest write time that was chosen by nodes, for what was ordered here.
         self._date = 0
         #: The request that was decoded last: it is looked at several times in a row.
         self._decoded: tuple[bytes, Operation] = (b"", AwaitDelivery())
@@ -76,8 +77,13 @@ class TabletRows:
         return not self.outbox.is_full
 
     def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
+        def told(error: Exception | None) -> None:
+            # Of a tablet that was dropped, or a node that stops, nothing more is said: no disk is broken.
+            if error is None or isinstance(error, LogBroken):
+                written(error)
+
         self._last = records[-1].position
-        self.log.append(records, committed, written)
+        self.log.append(records, committed, told)
 
     def apply(self, position: Position) -> None:
         self.log.apply(position)
@@ -196,16 +202,19 @@ class TabletRows:
 
     def _dated(self, change: Change) -> Change:
         """With write times later than those of all writes ordered before, if they are ours to choose."""
-        mutation = change.mutation
-        if not change.dated or mutation is None:
+        mutation, chosen = change.mutation, change.chosen
+        self._date = max(self._date, change.least)
+        if chosen is None or mutation is None:
             return change
-        self._date = max(self._clock.wall_micros(), self._last.version + 1, self._date + 1)
-        by = self._date - newest_time(mutation)
-        return Change(later(mutation, by), [later(other, by) for other in change.others], [], dated=True)
+        least = max(self._clock.wall_micros(), self._last.version + 1, self._date + 1)
+        by = max(0, least - chosen.first)
+        self._date = max(least, chosen.clock + by)
+        others = [moved(other, chosen, by) for other in change.others]
+        return Change(moved(mutation, chosen, by), others, [], chosen, self._date)
 
     def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
         write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered)
         data = encode_replicated(write)
         self.log.check_size(data)
         # Writes that are ordered later, here or by another primary, choose times beyond this version.
-        return Written(data, self._date if change.dated else 0)
+        return Written(data, change.least)
