@@ -66,8 +66,9 @@ def connected(
     )
 
 
-def only(host: str) -> LoadBalancingPolicy:
-    return WhiteListRoundRobinPolicy([host])
+def only(*hosts: str) -> LoadBalancingPolicy:
+    """Never another, though the driver knows of it."""
+    return WhiteListRoundRobinPolicy(list(hosts))
 
 
 def clients_of(settings: Settings) -> tuple[list[Client], list[Cluster]]:
