@@ -160,7 +160,7 @@ class LeveledAccess:
         self, table: Table, token: int, kind: str, body: bytes, level: Level, write_type: str = ""
     ) -> bytes:
         self._check()
-        outcome, tablet = await self._cluster.ask(self._find(table, token), kind, level, body, self._until)
+        outcome, tablet = await self._ask(table, token, kind, level, body)
         if isinstance(outcome, Done):
             return outcome.result
         raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
@@ -175,8 +175,11 @@ class LeveledAccess:
     async def pause(self) -> None:
         await self._cluster.runtime.clock.sleep(0)
 
-    def _find(self, table: Table, token: int) -> Find:
-        return finder(table.id, token, self._source)
+    async def _ask(
+        self, table: Table, token: int, kind: str, level: Level, body: bytes
+    ) -> tuple[Outcome, Tablet | None]:
+        find = finder(table.id, token, self._source)
+        return await self._cluster.ask(find, kind, level, body, self._until)
 
     def _check(self) -> None:
         if self._cluster.admission is not None:
