@@ -205,9 +205,7 @@ class LeveledAccess:
         self._check()
         body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
-        outcome, tablet = await self._cluster.ask(
-            self._find(table, mutation.token), kind, level, body, self._until
-        )
+        outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
         if not isinstance(outcome, Done):
             write_type = "COUNTER" if table.is_counter else "CAS" if seen else "BATCH" if others else "SIMPLE"
             raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
@@ -220,18 +218,14 @@ class LeveledAccess:
         """A record that changes nothing: when this returns, all that was ordered before has been applied."""
         self._check()
         body = encode(Change(None))
-        outcome, tablet = await self._cluster.ask(
-            self._find(table, token), Kind.WRITE, self._level, body, self._until
-        )
+        outcome, tablet = await self._ask(table, token, Kind.WRITE, self._level, body)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
 
     async def _parts_delivered(self, table: Table, token: int) -> None:
         """The batch is written, whatever comes of this: it must not look as if it had been refused."""
         body = encode(AwaitDelivery())
-        outcome, tablet = await self._cluster.ask(
-            self._find(table, token), Kind.FRESH, Level.ONE, body, self._until
-        )
+        outcome, tablet = await self._ask(table, token, Kind.FRESH, Level.ONE, body)
         if not isinstance(outcome, Done):
             why = Unknown("it is written, and parts of it may be on their way still")
             raise failure_of(why, self._attempt(table, tablet, self._level, "BATCH"))
