@@ -182,16 +182,14 @@ def run_failovers(nodes: Nodes, times: int, lease_seconds: float) -> None:
 
 
 def until_written(node: Node, key: int, patience: float = 120.0) -> float:
-    client = RawClient(node.host, node.port, patience)
+    text = f"INSERT INTO rf3.t (k, n) VALUES ({key}, 1)"
     began = time.perf_counter()
-    try:
-        while (told := client.ask(f"INSERT INTO rf3.t (k, n) VALUES ({key}, 1)", QUORUM)).error is not None:
+    with RawClient(node.host, node.port, patience) as client:
+        while (told := client.ask(text, QUORUM)).error is not None:
             if time.perf_counter() - began > patience:
                 raise SystemExit(f"the key cannot be written: {told.text}")
             time.sleep(0.01)
-        return time.perf_counter() - began
-    finally:
-        client.close()
+    return time.perf_counter() - began
 
 
 # --- simulations --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ says where its log ends, is told how far it agrees, and cuts the rest before it 
 from collections.abc import Sequence
 
 from belvedere.cluster.configuration import Configuration, Level, Moment
-from belvedere.cluster.events import Answer, Effect, Look, Looked, ReadAsked, Send, SendWhenDurable
+from belvedere.cluster.events import Answer, Effect, Looked, ReadAsked, Send, SendWhenDurable
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import (
     Append,
@@ -36,8 +36,13 @@ class Backup:
         self._reads = Reads()
         #: The primary has answered this replica since it took its part.
         self._greeted = False
+        self._ask_at: float | None = None
+        self._linger_until: float | None = None
         self.configuration = configuration
-        self.wake_at: float | None = None
+
+    @property
+    def wake_at(self) -> float | None:
+        return min((at for at in (self._ask_at, self._linger_until) if at is not None), default=None)
 
     @property
     def in_sync(self) -> bool:
@@ -49,6 +54,7 @@ class Backup:
     def reconfigure(self, configuration: Configuration, now: Moment) -> list[Effect]:
         self.configuration = configuration
         dropped = [] if self.in_sync else self._reads.drop("this replica is not in sync")
+        self._ask_at = None
         return dropped + self.tick(now)
 
     def leave(self) -> list[Effect]:
@@ -57,11 +63,16 @@ class Backup:
     def tick(self, now: Moment) -> list[Effect]:
         """A learner asks again and again: the primary keeps no watch over it. Who is in sync asks until it is
         answered once: it may have been down, and not know any more what is committed."""
+        effects: list[Effect] = []
+        if self._linger_until is not None and now.seconds >= self._linger_until:
+            self._linger_until = None
+            effects += self._reads.look_all()
         if self.in_sync and self._greeted:
-            self.wake_at = None
-            return []
-        self.wake_at = now.seconds + self._limits.retry
-        return [Send(self.configuration.primary, self._standing(waits=True))]
+            self._ask_at = None
+        elif self._ask_at is None or now.seconds >= self._ask_at:
+            self._ask_at = now.seconds + self._limits.retry
+            effects.append(Send(self.configuration.primary, self._standing(waits=True)))
+        return effects
 
     def written(self, now: Moment) -> list[Effect]:
         return []
@@ -132,8 +143,14 @@ class Backup:
             return [Answer(event.request, StaleEpoch(self.configuration.revision))]
         if len(self._reads) >= self._limits.pending:
             return [Answer(event.request, Overloaded())]
-        self._reads.looking[event.request] = event.level
-        return [Look(event.request)]
+        if self._log.committed < self._log.last:
+            # What was acknowledged is in this log, and soon known to be committed: whoever was told of it
+            # shall see it here.
+            self._reads.behind.append((self._log.last, event.request, event.level))
+            if self._linger_until is None:
+                self._linger_until = now.seconds + self._limits.linger
+            return []
+        return [self._reads.look(event.request, event.level)]
 
     def looked(self, event: Looked, now: Moment) -> list[Effect]:
         self._reads.looked(event)

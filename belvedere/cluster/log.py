@@ -24,7 +24,9 @@ class Limits:
     #: After that long without progress, a backup is taken out.
     patience: float = 2.0
     #: After that long, followers are told what was committed if nothing else tells them.
-    notice: float = 0.02
+    notice: float = 0.005
+    #: How long a read at a backup waits to hear that what is in its log is committed.
+    linger: float = 0.1
     #: Between attempts of learners to catch up, and of proposals.
     retry: float = 0.5
 

@@ -43,6 +43,11 @@ class Reads:
                 effects += [self.look(request, level) for _, request, level in ready]
         return effects
 
+    def look_all(self) -> list[Effect]:
+        """Past what was waited for."""
+        behind, self.behind = self.behind, []
+        return [self.look(request, level) for _, request, level in behind]
+
     def drop(self, why: str) -> list[Effect]:
         """Nothing came of them, so whoever asked may ask again."""
         requests = [

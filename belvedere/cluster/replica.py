@@ -93,7 +93,7 @@ class TabletReplica:
         if not isinstance(self.role, Backup) or self.role.in_sync:
             raise AssertionError("only a learner is given a snapshot")
         self.log.restart(position)
-        return self.role.tick(now)
+        return self.role.begin(now)
 
     def _of_primary(self, primary: Primary, event: Event, now: Moment) -> list[Effect]:
         match event:

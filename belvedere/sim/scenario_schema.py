@@ -1,9 +1,10 @@
 """Scenario: what a client has just been told of the schema by one node, it uses through another one.
 
 Three nodes with databases over one metadata store. One of them hears of changes late; nodes are cut off from
-each other, and from the store. Clients create, alter and drop tables through any node and ask any other as
-soon as they have the answer: no node may ever say that it does not know what is there, and unless the answer
-warned of it, none may go by an older definition, or find what was dropped.
+each other, and from the store. Clients create, alter, truncate and drop tables through any node and ask any
+other as soon as they have the answer: no node may ever say that it does not know what is there, and unless
+the answer warned of it, none may go by an older definition, find what was dropped, or know the tablets of
+before a truncation, where that replaces them.
 """
 
 import asyncio
@@ -112,6 +113,12 @@ class Node:
         """As this node would answer at this moment."""
         return {column.name for column in self.database.plan(f"SELECT * FROM {table}", None).result_columns}
 
+    def tablets(self, table: str) -> set[int]:
+        """Which this node would ask at this moment."""
+        found = self.database.state.table(*table.split("."))
+        tablet_map = None if found is None else self.database.state.tablet_maps.get(found.id)
+        return set() if tablet_map is None else {tablet.id for tablet in tablet_map.tablets}
+
 
 @dataclass
 class _Run:
@@ -164,6 +171,11 @@ class _Run:
             if found != wanted:
                 self.violations.append(f"{node.name} has {sorted(found)}, not {sorted(wanted)}, of {table}")
 
+    def expect_none_of(self, tablets: set[int], table: str) -> None:
+        for node in self.nodes:
+            if node.serves and node.tablets(table) & tablets:
+                self.violations.append(f"{node.name} has tablets of {table} from before it was truncated")
+
 
 async def _client(run: _Run, number: int) -> None:
     keyspace = f"ks{number}"
@@ -180,6 +192,9 @@ async def _client(run: _Run, number: int) -> None:
         if known:
             run.expect_columns(table, {"k", "v", "w"})
         await run.ask(f"INSERT INTO {table} (k, w) VALUES (1, 2)")
+        before = {tablet for node in run.nodes for tablet in node.tablets(table)}
+        if await run.change(f"TRUNCATE {table}"):
+            run.expect_none_of(before, table)
         if run.world.fault_random.random() < 0.5:
             known = await run.change(f"DROP TABLE IF EXISTS {table}")
             if known:

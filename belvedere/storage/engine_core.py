@@ -142,11 +142,7 @@ class EngineCore:
         assert self._replicas is not None
         floor = self.log.newest
         await self.log.wait_written(floor)
-        store = await self._open_store(table, info, floor)
-        if store.log_floor != floor:
-            store.log_floor = floor
-            await store.save_version()
-        self._stores[store.id] = store
+        store = self._stores[info.id] = await self._open_store(table, info, floor)
         self._replicas.add([store])
         return store
 

@@ -69,8 +69,8 @@ class ReplicaRecords:
         self._backlog = Backlog(runtime, log)
         self._runtime = runtime
         self._chunks = Chunks()
-        #: Changes whenever something that was in the log is not any more.
-        self._cuts = 0
+        #: How often the log began anew.
+        self._lives = 0
         #: The newest records, those after `_base`.
         self._held: deque[_Held] = deque()
         self._base = NOWHERE
@@ -103,7 +103,7 @@ class ReplicaRecords:
 
     def begin_after(self, position: Position) -> None:
         """The log holds nothing, and goes on from here."""
-        self._cuts += 1
+        self._lives += 1
         self._held.clear()
         self._unapplied.clear()
         self._undelivered.clear()
@@ -215,14 +215,10 @@ class ReplicaRecords:
             return
         self._drop_beyond(position)
 
-        def placed(_: int) -> None:
-            self._cuts += 1
-            self._chunks.cut(position)
-
-        self._backlog.add(Waiting(encode_entry(CutTo(self.store.id, position)), placed))
+        cut = encode_entry(CutTo(self.store.id, position))
+        self._backlog.add(Waiting(cut, lambda _: self._chunks.cut(position)))
 
     def _drop_beyond(self, position: Position) -> None:
-        self._cuts += 1
         for records in (self._held, self._unapplied):
             while records and records[-1].record.position > position:
                 records.pop()
@@ -304,8 +300,8 @@ class ReplicaRecords:
 
     async def read_tail(self, after: Position, limit: int) -> tuple[Position, tuple[Record, ...]] | None:
         """The newest position in the log that is not beyond `after`, and records that follow it; None if the
-        log does not go back so far. What is not in memory was applied, so nobody cuts it meanwhile; but what
-        was cut before may still lie in the frames that are read."""
+        log does not go back so far. What is not in memory was applied, so nobody cuts it meanwhile; what was
+        cut before lies in the same frames, and the end of the chunk is known before they are read."""
         found: list[Record] = []
         floor: Position | None = None
         at = after
@@ -313,9 +309,9 @@ class ReplicaRecords:
             chunk = self._chunks.holding(at, self._log.oldest)
             if chunk is None:
                 return None
-            cuts, upto = self._cuts, min(chunk.last, self._base)
+            lives, upto = self._lives, min(chunk.last, self._base)
             records = await self._read(chunk)
-            if cuts != self._cuts:
+            if lives != self._lives:
                 return await self.read_tail(after, limit)
             if records is None or upto <= at:
                 return None

@@ -48,8 +48,8 @@ class TabletStore(RestoringTablet):
         memory: MemoryUse,
         log_floor: int = 0,
     ) -> "TabletStore":
-        """Open from the manifest, or create an empty tablet, which takes nothing from the commit log up to
-        `log_floor`; its directory is durable on return."""
+        """Open from the manifest, or create an empty tablet; its directory is durable on return. With
+        `log_floor`, what the commit log has of it up to there does not count from now on."""
         store = cls(runtime, directory, table, info, log, cache, memory)
         await runtime.disk.make_directory(directory)
         manifest = await load_manifest(runtime, directory)
@@ -63,6 +63,9 @@ class TabletStore(RestoringTablet):
         store.truncated_version = manifest.truncated_version
         store._attached = manifest.attached
         await store._files.load(manifest)
+        if log_floor > store.log_floor:
+            store.log_floor = log_floor
+            await store.save_version()
         return store
 
     # ------------------------------------------------------------------------------------------ reading

@@ -4,6 +4,7 @@ A first look takes no locks. Only where it finds something wrong are both sides 
 nothing comes in between: `local_verify` and `cluster_verify` say how.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -69,7 +70,7 @@ class BaseRow:
     clustering: bytes
 
 
-class Verification:
+class Verification(ABC):
     """One comparison of one view with its base."""
 
     def __init__(
@@ -137,12 +138,12 @@ class Verification:
                     await self._look_again(home, place)
             await self._runtime.clock.sleep(0)
 
+    @abstractmethod
     def _source(self, *, raw_view: bool, now: int) -> RangeSource:
         """All rows of the base, or of the view as they are stored."""
-        raise NotImplementedError
 
-    async def _read(self, table: Table, read: PartitionRead) -> Row | None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _read(self, table: Table, read: PartitionRead) -> Row | None: ...
 
     def _now(self) -> int:
         return self._runtime.clock.wall_micros() // 1_000_000
@@ -181,9 +182,9 @@ class Verification:
 
     # --- once more -----------------------------------------------------------------------------------
 
+    @abstractmethod
     async def _look_again(self, home: BaseRow, place: Place | None) -> None:
         """Once more, so that nothing comes in between; `place` is where the view has the row."""
-        raise NotImplementedError
 
     async def _compare(self, home: BaseRow, place: Place, expected: Image | None) -> None:
         found = await self._stored(place)
@@ -198,9 +199,9 @@ class Verification:
             self._report.repaired += right
             self._report.unrepaired += not right
 
+    @abstractmethod
     async def _put_right(self, home: BaseRow, place: Place) -> bool:
         """Whether it is right now."""
-        raise NotImplementedError
 
     async def _image_at(self, home: BaseRow, place: Place, version: int = 0) -> Image | None:
         """The image of a base row, if it is one for this place."""

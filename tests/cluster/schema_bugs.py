@@ -61,7 +61,7 @@ def unknown_though_nobody_could_be_asked() -> Planted:
 
 BUGS = [
     Bug(changes_answered_at_once, 5, "not ["),
-    Bug(changes_answered_without_a_warning, 20, ", not ["),
+    Bug(changes_answered_without_a_warning, 40, ", not ["),
     Bug(unknown_without_a_look, 30, "does not know"),
     Bug(unknown_though_nobody_could_be_asked, 30, "does not know"),
 ]

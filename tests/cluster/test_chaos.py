@@ -8,7 +8,7 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from cassandra.cluster import Session
 from cassandra.query import SimpleStatement
 
 from belvedere.sim.checkers.history import History
-from tests.cluster.chaos import schema
-from tests.cluster.chaos.client import connected
+from tests.cluster.chaos import broken, schema
+from tests.cluster.chaos.client import connected, only
 from tests.cluster.chaos.judging import judged
 from tests.cluster.chaos.nemesis import Fault, drawn
 from tests.cluster.chaos.nodes import Nodes
@@ -39,6 +39,7 @@ from tests.cluster.chaos.run import (
     whole_run,
 )
 from tests.cluster.chaos.work import LOST, REFUSALS
+from tests.drivers.server_process import BELVEDERE
 from tests.meta.etcd_server import EtcdServer, etcd_program
 
 LONG = os.environ.get("BELVEDERE_LONG") == "1"
@@ -78,17 +79,27 @@ def check(record: Record, folder: Path) -> None:
     assert verdict.undecided <= 2
 
 
-def chaos(kind: str, folder: Path, seed: int, faults: list[Fault], *, each_alone: bool = False) -> Record:
+def chaos(
+    kind: str,
+    folder: Path,
+    seed: int,
+    faults: list[Fault],
+    *,
+    each_alone: bool = False,
+    program: Sequence[str] = BELVEDERE,
+) -> Record:
     with ExitStack() as stack:
         metadata, store = stack.enter_context(metadata_store(kind, folder))
         small = ("--memtable-mb", "1")
-        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE, options=small))
+        nodes = stack.enter_context(
+            Nodes(folder, metadata, lease_seconds=LEASE, options=small, program=program)
+        )
         clients = folder / "clients"
         return whole_run(nodes, Load(seed), faults, clients, print, store=store, each_alone=each_alone)
 
 
 def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
-    faults = [Fault("kill", 1, 2.5, 2.0), Fault("sleep", 2, 3.5, 2.0), Fault("kill", 3, 0.2, 1.0)]
+    faults = [Fault("kill", 1, 2.2, 0.8), Fault("sleep", 2, 2.5, 0.8), Fault("kill", 3, 0.1, 0.5)]
     record = chaos("etcd", tmp_path, 1, faults)
     check(record, tmp_path / "record")
     # With one node away a majority is there: what was asked for had an answer again soon.
@@ -98,7 +109,7 @@ def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
 
 
 def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
-    faults = [Fault("kill all", 0, 0.0, 2.0), Fault("nap", 2, 1.0, 0.2), Fault("kill all", 0, 0.5, 1.0)]
+    faults = [Fault("kill all", 0, 0.0, 1.5), Fault("nap", 2, 1.0, 0.2), Fault("kill all", 0, 0.2, 0.5)]
     check(chaos("sqlite", tmp_path, 2, faults), tmp_path / "record")
 
 
@@ -109,6 +120,14 @@ def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
 def test_whatever_befalls_it(kind: str, seed: int, tmp_path: Path) -> None:
     faults = drawn(seed, 60, 3, LEASE, with_store=kind == "etcd")
     check(chaos(kind, tmp_path, seed, faults, each_alone=True), tmp_path / "record")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_updates_without_their_lock_would_be_noticed(tmp_path: Path) -> None:
+    program = broken.command("updates_without_lock")
+    record = chaos("sqlite", tmp_path, 1, [Fault("nap", 1, 0.1, 15.0)], program=program)
+    assert any("should not be there" in finding for finding in judged(record).findings)
 
 
 def longest_silence(record: Record) -> float:
@@ -145,7 +164,7 @@ def test_nodes_stop_one_after_the_other_while_clients_go_on(tmp_path: Path) -> N
         create_schema(nodes, cluster.connect())
         cluster.shutdown()
         clients = start_clients(nodes, Load(3), tmp_path / "clients", stack)
-        time.sleep(2)
+        time.sleep(1)
         for node in nodes.all:
             assert node.stop() == 0
             assert node.lives[-1].log_lines() == [], "nothing is wrong when a node stops"
@@ -169,23 +188,29 @@ TABLE = "close.registers"
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("chaos")
+    with three_nodes(folder, BELVEDERE) as nodes:
+        yield nodes
+        assert nodes.stop() == [0, 0, 0]
+
+
+@contextmanager
+def three_nodes(folder: Path, program: Sequence[str]) -> Iterator[Nodes]:
     with ExitStack() as stack:
         kind = "etcd" if etcd_program() else "sqlite"
         metadata, _ = stack.enter_context(metadata_store(kind, folder))
-        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE))
+        nodes = stack.enter_context(Nodes(folder, metadata, lease_seconds=LEASE, program=program))
         nodes.start()
         with session_without(nodes) as session:
             replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
             session.execute(f"CREATE KEYSPACE close WITH replication = {replication}", timeout=30)
             session.execute(f"CREATE TABLE {TABLE} (k text PRIMARY KEY, v bigint)", timeout=30)
         yield nodes
-        assert nodes.stop() == [0, 0, 0]
 
 
 @contextmanager
 def session_without(nodes: Nodes, victim: str | None = None) -> Iterator[Session]:
     hosts = [node.host for node in nodes.all if node.name != victim]
-    cluster = connected(hosts, nodes.port, request_timeout=LEASE)
+    cluster = connected(hosts, nodes.port, policy=only(*hosts), request_timeout=LEASE)
     try:
         yield cluster.connect()
     finally:
@@ -217,45 +242,61 @@ def someones_keys(nodes: Nodes) -> tuple[str, list[str]]:
 
 
 def test_a_paused_primary_that_wakes_late_tells_nothing_old(three: Nodes) -> None:
-    wait_until_at_rest(three)
-    with session_without(three) as session:
+    check_late_waker(three)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_one_that_believed_in_its_lease_for_ever_would_be_noticed(tmp_path: Path) -> None:
+    with three_nodes(tmp_path, broken.command("lease_held_for_ever")) as nodes:
+
+        def wake_up_late() -> None:
+            for _ in range(5):
+                check_late_waker(nodes)
+
+        with pytest.raises(AssertionError, match="what was replaced"):
+            wake_up_late()
+
+
+def check_late_waker(nodes: Nodes) -> None:
+    wait_until_at_rest(nodes)
+    with session_without(nodes) as session:
         for key in KEYS:
             until_written(session, key, 1)
-    name, keys = someones_keys(three)
-    victim = next(node for node in three.all if node.name == name)
+    name, keys = someones_keys(nodes)
+    victim = next(node for node in nodes.all if node.name == name)
     levels = [ONE, Q, SERIAL]
-    open_all_the_time = [RawClient(victim.host, three.port) for _ in levels]
     select = f"SELECT v FROM {TABLE} WHERE k = '{{}}'"
-    for client, level in zip(open_all_the_time, levels, strict=True):
-        assert client.ask(select.format(keys[0]), level).number == 1
-    with session_without(three, name) as session:
+    with ExitStack() as stack:
+        session = stack.enter_context(session_without(nodes, name))
+        open_all_the_time = [stack.enter_context(RawClient(victim.host, nodes.port)) for _ in levels]
+        asking = list(zip(open_all_the_time, levels, strict=True))
+        for client, level in asking:
+            assert client.ask(select.format(keys[0]), level).number == 1
         victim.pause()
         try:
             took = [until_written(session, key, 2) for key in keys]
             # These are the first that it sees when it wakes.
-            for client, level in zip(open_all_the_time, levels, strict=True):
+            for client, level in asking:
                 for number, key in enumerate(keys):
                     client.send(select.format(key), level, number)
         finally:
             victim.resume()
         assert max(took) > 0.2 * LEASE, "its lease had to run out first"
-        answers = [client.receive()[1] for client in open_all_the_time for _ in keys]
-        check_nothing_old(answers)
+        check_nothing_old([client.receive()[1] for client in open_all_the_time for _ in keys])
         # And so it goes on, until it is one of them again.
         deadline = time.monotonic() + 30
-        for client, level in zip(open_all_the_time, levels, strict=True):
+        for client, level in asking:
             while client.ask(select.format(keys[0]), level).number != 2:
                 check_nothing_old([client.ask(select.format(key), level) for key in keys])
                 assert time.monotonic() < deadline, "the node does not answer again"
-    for client in open_all_the_time:
-        client.close()
-    wait_until_at_rest(three)
+    wait_until_at_rest(nodes)
 
 
 def check_nothing_old(answers: list[Told]) -> None:
     for told in answers:
         if told.error is None:
-            assert told.number == 2
+            assert told.number == 2, f"{told.number} is what was replaced"
         else:
             assert told.error in MAY_BE_TOLD, told
 
@@ -268,13 +309,13 @@ def test_a_paused_primary_that_wakes_late_writes_nothing_on_old_terms(three: Nod
             until_written(session, key, 3)
     name, keys = someones_keys(three)
     victim = next(node for node in three.all if node.name == name)
-    client = RawClient(victim.host, three.port)
-    with session_without(three, name) as session:
+    swap = f"UPDATE {TABLE} SET v = 5 WHERE k = '{{}}' IF v = 3"
+    with session_without(three, name) as session, RawClient(victim.host, three.port) as client:
         victim.pause()
         try:
             for number, key in enumerate(keys):
                 until_written(session, key, 4)
-                client.send(f"UPDATE {TABLE} SET v = 5 WHERE k = '{key}' IF v = 3", Q, number)
+                client.send(swap.format(key), Q, number)
         finally:
             victim.resume()
         for _ in keys:
@@ -286,7 +327,6 @@ def test_a_paused_primary_that_wakes_late_writes_nothing_on_old_terms(three: Nod
                 assert told.error in MAY_BE_TOLD, told
         wait_until_at_rest(three)
         assert [read(session, key) for key in keys] == [4] * len(keys)
-    client.close()
 
 
 def read(session: Session, key: str) -> Any:

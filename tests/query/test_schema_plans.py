@@ -63,7 +63,7 @@ class Barrier:
 
 class Host:
     node_id = "node"
-    options = SimpleNamespace(cluster_name="the cluster", node=None, replicated=False)
+    options = SimpleNamespace(cluster_name="the cluster", node=None)
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -183,7 +183,7 @@ def test_a_change_is_answered_when_the_others_know_whoever_has_made_it() -> None
 def test_truncate_where_nodes_keep_tablets_for_each_other() -> None:
     async def test(host: Host) -> None:
         barrier = host.barrier = Barrier(warning="b does not know")
-        host.options = SimpleNamespace(cluster_name="the cluster", node="a", replicated=True)
+        host.options = SimpleNamespace(cluster_name="the cluster", node="a")
         entries = tuple(Put(key, value) for key, value in node_entries("abc").items())
         await host.metadata.commit(lambda _: ((), entries))
         await host.run("CREATE TABLE t (k int PRIMARY KEY)")

@@ -17,7 +17,7 @@ from belvedere.runtime import real_process
 from belvedere.runtime.api import Process, Runtime
 from belvedere.runtime.background import BackgroundRuntime
 from belvedere.runtime.errors import ProcessGone
-from belvedere.runtime.real import run
+from belvedere.runtime.real import RealRuntime, run
 from belvedere.sim.world import World
 
 ECHO = """
@@ -166,6 +166,40 @@ def test_only_the_last_words_are_kept() -> None:
         assert await process.wait() == 0
         assert (len(process.last_words), process.last_words[0], process.last_words[-1]) == (100, "900", "999")
         assert process.last_words[-2] == "x" * 2000
+
+    run(main)
+
+
+def test_who_hears_gets_each_line_also_one_that_does_not_end() -> None:
+    async def main(runtime: RealRuntime) -> None:
+        talk = "import sys\nfor n in range(1000): print(n, file=sys.stderr)\nsys.stderr.write('the end')"
+        heard: list[str] = []
+        process = await runtime.start_process(python(talk), {}, hear=heard.append)
+        assert await process.wait() == 0
+        assert heard == [*map(str, range(1000)), "the end"]
+
+    run(main)
+
+
+def test_a_process_may_stop_when_its_input_ends() -> None:
+    source = """
+from belvedere.runtime.process import stop_signals
+from belvedere.runtime.real import run
+async def main(runtime):
+    signals = stop_signals(with_input=True)
+    print("ready", flush=True)
+    print(await signals.wait(), flush=True)
+    signals.close()
+run(main)
+"""
+
+    async def main(runtime: Runtime) -> None:
+        process = await runtime.start_process(python(source), {})
+        assert await process.read_line() == b"ready"
+        await process.write_line(b"what is said is not heard")
+        process.close_input()
+        assert await process.read_line() == b"end of input"
+        assert await process.wait() == 0
 
     run(main)
 

@@ -136,9 +136,13 @@ def test_files_and_directories_together(store: Store, tmp_path: Path) -> None:
 def test_a_session_that_was_there_is_left_there(store: Store, spark: SparkSession, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv")
     # As where Spark's connection to this thread was lost and made anew.
-    SparkSession._get_j_spark_session_class(spark._jvm).clearActiveSession()
-    assert load(store, [path], "csv").rows == 2
-    assert spark.range(3).count() == 3
+    active = SparkSession._get_j_spark_session_class(spark._jvm)
+    active.clearActiveSession()
+    try:
+        assert load(store, [path], "csv").rows == 2
+        assert spark.range(3).count() == 3
+    finally:
+        active.setActiveSession(spark._jsparkSession)
 
 
 def test_a_file_in_many_parts_loses_nothing(store: Store, spark: SparkSession, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def record(
 
 
 def chain(after: tuple[int, int], positions: Sequence[tuple[int, int]]) -> tuple[Record, ...]:
-    before = [after, *positions[:-1]]
+    before = [after, *positions][: len(positions)]
     return tuple(record(one, previous) for one, previous in zip(positions, before, strict=True))
 
 

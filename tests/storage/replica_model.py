@@ -133,6 +133,8 @@ class ReplicaModel:
         assert found == (floor, tuple(self.records[index : index + limit]))
 
     async def check_shown(self, engine: StorageEngine) -> None:
+        # What waits for room in the commit log is not shown before it has got it.
+        await engine.replica(self.tablet)._backlog.drained()
         assert await shown(engine, self.tablet) == self.shown_now()
 
     def check_opened(self, opened: OpenedReplica, remembered: int) -> None:

@@ -266,10 +266,11 @@ def test_no_more_is_offered_than_is_remembered() -> None:
     lives(life, again)
 
 
-def test_the_beginning_of_what_was_cut_may_be_gone() -> None:
+@pytest.mark.parametrize("anew", [[], [(2, 11), (2, 12)]])
+def test_the_beginning_of_what_was_cut_may_be_gone(anew: list[tuple[int, int]]) -> None:
     """Records that were cut lie in two segments; the first of these goes, and with it the first of them. What
     is left of them follows nothing."""
-    kept, cut, anew = (1, 10), numbers(11, 300), [(2, 11), (2, 12)]
+    kept, cut = (1, 10), numbers(11, 300)
 
     async def life(runtime: SimRuntime) -> None:
         engine = await open_replicas(runtime)
@@ -284,7 +285,8 @@ def test_the_beginning_of_what_was_cut_may_be_gone() -> None:
         await engine.flush()
         await settled(runtime)
         assert log_segments(engine) == 1
-        told.append(replica, chain(kept, anew), Position(*kept))
+        if anew:
+            told.append(replica, chain(kept, anew), Position(*kept))
         await settled(runtime)
 
     async def again(runtime: SimRuntime) -> None:
@@ -541,7 +543,42 @@ def test_the_last_tablet_of_a_table_may_leave_and_come_back() -> None:
         await engine.flush()
         assert await shown(engine) == expected(chain((0, 0), [(1, 1)]))
 
-    lives(life)
+    async def again(runtime: SimRuntime) -> None:
+        engine = await open_replicas(runtime)
+        assert await shown(engine) == expected(chain((0, 0), [(1, 1)]))
+
+    lives(life, again)
+
+
+def test_a_tablet_that_was_not_wanted_at_the_start_has_its_files_and_none_of_its_log() -> None:
+    """Segments may have gone that it would have needed."""
+    maps = {TABLE.id: tablets_of(TABLE, 1)}
+    records = chain((0, 0), numbers(1, 20))
+
+    async def life(runtime: SimRuntime) -> None:
+        engine = await open_replicas(runtime)
+        replica, told = engine.replica(1), Told()
+        told.append(replica, records, NOWHERE)
+        replica.apply(Position(1, 10))
+        await engine.flush()
+        replica.apply(Position(1, 20))
+        await settled(runtime)
+
+    async def away(runtime: SimRuntime) -> None:
+        options = small_options()
+        engine = await StorageEngine.open(runtime, "data", {TABLE.id: TABLE}, {}, options, replicated=True)
+        await engine.align({TABLE.id: TABLE}, maps)
+        opened = engine.replica(1).opened()
+        assert (opened.base, opened.records, opened.committed) == ((1, 10), (), (1, 10))
+        assert await shown(engine) == expected(records[:10])
+
+    async def again(runtime: SimRuntime) -> None:
+        engine = await open_replicas(runtime)
+        opened = engine.replica(1).opened()
+        assert (opened.base, opened.records, opened.committed) == ((1, 10), (), (1, 10))
+        assert await shown(engine) == expected(records[:10])
+
+    lives(life, away, again)
 
 
 def test_a_record_that_fits_into_no_frame_is_not_taken() -> None:

@@ -35,6 +35,7 @@ from belvedere.query.replicated.operations import (
 )
 from belvedere.query.replicated.outbox import Outbox
 from belvedere.runtime.api import Clock
+from belvedere.storage.errors import LogBroken
 from belvedere.storage.replica_log import ReplicaLog
 from belvedere.storage.replica_records import OpenedReplica
 from belvedere.storage.replica_snapshot import IncomingSnapshot
@@ -77,8 +78,13 @@ class TabletRows:
         return not self.outbox.is_full
 
     def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
+        def told(error: Exception | None) -> None:
+            # Of a tablet that was dropped, or a node that stops, nothing more is said: no disk is broken.
+            if error is None or isinstance(error, LogBroken):
+                written(error)
+
         self._last = records[-1].position
-        self.log.append(records, committed, written)
+        self.log.append(records, committed, told)
 
     def apply(self, position: Position) -> None:
         self.log.apply(position)

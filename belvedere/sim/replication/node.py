@@ -40,6 +40,7 @@ LIMITS = Limits(
     resend=0.04,
     patience=0.2,
     notice=0.01,
+    linger=0.03,
     retry=0.12,
 )
 PATIENCE = 1.0

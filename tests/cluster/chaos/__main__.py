@@ -39,7 +39,7 @@ def hunt_once(seed: int, seconds: float, arguments: argparse.Namespace, folder: 
         ) as nodes:
             lease = arguments.lease_seconds
             faults = drawn(seed, seconds, arguments.nodes, lease, with_store=etcd is not None)
-            load = Load(seed, arguments.processes, arguments.threads)
+            load = Load(seed, arguments.threads, arguments.faithful)
             (folder / "run.json").write_text(described(load, faults, nodes))
             record = whole_run(
                 nodes,
@@ -82,8 +82,8 @@ def main() -> int:
     )
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--lease-seconds", type=float, default=2.0)
-    parser.add_argument("--processes", type=int, default=2, help="of clients")
-    parser.add_argument("--threads", type=int, default=3, help="clients in each of them")
+    parser.add_argument("--threads", type=int, default=4, help="clients of any node")
+    parser.add_argument("--faithful", type=int, default=2, help="clients of one node only, for each")
     parser.add_argument("--bug", help="a safeguard to do without, by its name in replication_bugs.py")
     parser.add_argument(
         "--folder", type=Path, help="where runs that failed are kept (default: a temporary folder)"

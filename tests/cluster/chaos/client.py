@@ -33,6 +33,8 @@ class Settings(msgspec.Struct):
     began: int
     #: Where `history.jsonl` and `troubles.jsonl` go.
     folder: str
+    #: Each thread asks one host only, and waits for it.
+    faithful: bool = False
     token_aware: bool = False
     client_timestamps: bool = False
     request_timeout: float = 5.0
@@ -64,32 +66,42 @@ def connected(
     )
 
 
-def only(host: str) -> LoadBalancingPolicy:
-    return WhiteListRoundRobinPolicy([host])
+def only(*hosts: str) -> LoadBalancingPolicy:
+    """Never another, though the driver knows of it."""
+    return WhiteListRoundRobinPolicy(list(hosts))
 
 
-def main() -> int:
-    settings = msgspec.json.decode(sys.argv[1], type=Settings)
-    policy: LoadBalancingPolicy = RoundRobinPolicy()
-    if settings.token_aware:
-        policy = TokenAwarePolicy(policy)
-    cluster = connected(
-        settings.hosts, settings.port, policy=policy, request_timeout=settings.request_timeout
-    )
-    session = cluster.connect()
-    session.use_client_timestamp = settings.client_timestamps
-    statements = Statements(session)
+def clients_of(settings: Settings) -> tuple[list[Client], list[Cluster]]:
+    clusters: list[Cluster] = []
+
+    def statements(hosts: list[str], policy: LoadBalancingPolicy) -> Statements:
+        cluster = connected(hosts, settings.port, policy=policy, request_timeout=settings.request_timeout)
+        clusters.append(cluster)
+        session = cluster.connect()
+        session.use_client_timestamp = settings.client_timestamps
+        return Statements(session)
+
+    if settings.faithful:
+        ways = [statements([host], only(host)) for host in settings.hosts]
+    else:
+        policy: LoadBalancingPolicy = RoundRobinPolicy()
+        ways = [statements(settings.hosts, TokenAwarePolicy(policy) if settings.token_aware else policy)]
     clients = [
         Client(
             f"{settings.name}{index}",
             settings.number + index,
             settings.seed,
-            session,
-            statements,
+            ways[index % len(ways)],
             settings.began,
         )
         for index in range(settings.threads)
     ]
+    return clients, clusters
+
+
+def main() -> int:
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    clients, clusters = clients_of(settings)
     stopping, failed = threading.Event(), threading.Event()
 
     def work(client: Client) -> None:
@@ -115,7 +127,8 @@ def main() -> int:
     (folder / f"{settings.name}.troubles.jsonl").write_bytes(
         b"".join(msgspec.json.encode(one) + b"\n" for client in clients for one in client.troubles)
     )
-    cluster.shutdown()
+    for cluster in clusters:
+        cluster.shutdown()
     return 1 if failed.is_set() else 0
 
 

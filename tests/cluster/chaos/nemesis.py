@@ -5,13 +5,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.cluster.chaos.nodes import Nodes
+from tests.cluster.chaos.nodes import Node, Nodes
 from tests.meta.etcd_server import EtcdServer
 
-#: What one node may suffer, and how often. `nap` is shorter than a lease, `sleep` longer.
-ONE = {"kill": 5, "sleep": 4, "nap": 1, "stop": 1}
+#: What one node may suffer, and how often. `nap` is shorter than a lease, `sleep` longer. `desert`: it is
+#: killed after a while in which no other heard it, so nobody else has what it did then.
+ONE = {"kill": 4, "sleep": 4, "desert": 2, "nap": 1, "stop": 1}
 #: What all may suffer at once.
 ALL = {"kill all": 3, "sleep all": 1}
+_DESERTED_SECONDS = 0.5
 #: What the metadata store may suffer, if it is a process of its own.
 STORE = {"pause store": 1, "kill store": 1}
 
@@ -84,16 +86,28 @@ def _befall_nodes(nodes: Nodes, fault: Fault) -> None:
         match fault.kind:
             case "kill" | "kill all":
                 node.kill()
+            case "desert":
+                _desert(nodes, node)
             case "stop":
                 node.stop()
             case _:
                 node.pause()
     time.sleep(fault.lasts)
-    if fault.kind in ("kill", "kill all", "stop"):
+    if fault.kind in ("kill", "kill all", "desert", "stop"):
         nodes.start()
     else:
         for node in suffering:
             node.resume()
+
+
+def _desert(nodes: Nodes, node: Node) -> None:
+    others = [other for other in nodes.all if other is not node]
+    for other in others:
+        other.pause()
+    time.sleep(_DESERTED_SECONDS)
+    node.kill()
+    for other in others:
+        other.resume()
 
 
 def _befall_store(store: EtcdServer, fault: Fault) -> None:

@@ -8,6 +8,7 @@ in its socket, and are the first that it sees when it wakes.
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Self
 
 from belvedere.server.messages_client import ErrorReply, RowsReply, decode_response
 from belvedere.server.protocol import V4
@@ -37,6 +38,12 @@ class RawClient:
         self._send(_STARTUP, struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.4.5"), 0)
         self._message()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
     def send(self, text: str, consistency: int, number: int) -> None:
         body = text.encode()
         self._send(_QUERY, struct.pack(">i", len(body)) + body + struct.pack(">HB", consistency, 0), number)
@@ -53,9 +60,6 @@ class RawClient:
     def ask(self, text: str, consistency: int) -> Told:
         self.send(text, consistency, 1)
         return self.receive()[1]
-
-    def close(self) -> None:
-        self._socket.close()
 
     def _send(self, opcode: int, body: bytes, number: int) -> None:
         self._socket.sendall(_HEADER.pack(4, 0, number, opcode, len(body)) + body)

@@ -25,15 +25,17 @@ LOST = (WriteTimeout, ReadTimeout, OperationTimedOut, NoHostAvailable, Connectio
 
 KEYS = 3
 _GENERATION_SECONDS = 4.0
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.04
 
 Q, ONE, ALL = ConsistencyLevel.QUORUM, ConsistencyLevel.ONE, ConsistencyLevel.ALL
 
 
 class Statements:
-    """Prepared once for all clients of a process."""
+    """Prepared once for all who share a session."""
 
     def __init__(self, session: Session) -> None:
+        self.execute = session.execute
+
         def prepared(text: str, level: int = Q) -> Any:
             statement = session.prepare(text)
             statement.consistency_level = level
@@ -64,12 +66,10 @@ class Statements:
 class Client:
     """One at a time, as fast as one person would."""
 
-    def __init__(
-        self, name: str, number: int, seed: int, session: Session, statements: Statements, began: int
-    ):
+    def __init__(self, name: str, number: int, seed: int, statements: Statements, began: int):
         self.history = History(time.monotonic_ns)
         self.troubles: list[Trouble] = []
-        self._name, self._session, self._statements, self._began = name, session, statements, began
+        self._name, self._statements, self._began = name, statements, began
         self._draw = random.Random(f"{seed}/{name}")
         self._next_value = number * 1_000_000
         self._seen: dict[str, Value] = {}
@@ -214,7 +214,7 @@ class Client:
     ) -> bool:
         """Whether there was an answer."""
         try:
-            rows = self._session.execute(statement, values)
+            rows = self._statements.execute(statement, values)
         except Exception as error:
             if isinstance(error, REFUSALS):
                 for operation in refusable:
