@@ -5,6 +5,7 @@ only if that is still so, and otherwise the statement is run anew (`NotAsSeen`).
 own statements for a partition, so at most one of each node contends.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -27,10 +28,12 @@ from belvedere.query.replicated.operations import (
     AwaitDelivery,
     Change,
     RangePage,
+    ReadDate,
     ReadPartition,
     ReadRange,
     Seen,
     changes,
+    decode_date,
     decode_page,
     decode_rows,
     digest,
@@ -210,7 +213,9 @@ class LeveledAccess:
         self, table: Table, mutation: Mutation, others: Sequence[Mutation] = (), seen: Sequence[Seen] = ()
     ) -> None:
         self._check()
-        body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
+        chosen = self._chosen_of(mutation, others, decided=bool(seen))
+        least = await self._latest_date(others) if others and chosen is not None else 0
+        body = changes(mutation, others, seen, chosen, least)
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
         outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
         if not isinstance(outcome, Done):
@@ -228,6 +233,20 @@ class LeveledAccess:
         outcome, tablet = await self._ask(table, token, Kind.WRITE, self._level, body)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
+
+    async def _latest_date(self, others: Sequence[Mutation]) -> int:
+        """Of what was written before where the other parts of a batch belong: they are to be later."""
+        tables = self._cluster.metadata.state.tables_by_id
+        maps = self._cluster.metadata.state.tablet_maps
+        asked: dict[int, Awaitable[bytes]] = {}
+        for other in others:
+            if other.table in tables:
+                tablet = maps[other.table].holding(other.token).id
+                if tablet not in asked:
+                    asked[tablet] = self._get(
+                        tables[other.table], other.token, Kind.READ, encode(ReadDate()), Level.QUORUM, "BATCH"
+                    )
+        return max([decode_date(found) for found in await asyncio.gather(*asked.values())], default=0)
 
     async def _parts_delivered(self, table: Table, token: int) -> None:
         """The batch is written, whatever comes of this: it must not look as if it had been refused."""
