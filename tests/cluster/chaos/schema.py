@@ -22,12 +22,13 @@ SHELVES, PLACES = 3, 7
 def statements(replication_factor: int) -> list[str]:
     replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {replication_factor}}}"
     made = [f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}"]
-    for table in (REGISTERS, CONDITIONAL, LEFT, RIGHT):
+    made.append(f"CREATE TABLE {KEYSPACE}.{REGISTERS} (k text PRIMARY KEY, v bigint, filler blob)")
+    for table in (CONDITIONAL, LEFT, RIGHT):
         made.append(f"CREATE TABLE {KEYSPACE}.{table} (k text PRIMARY KEY, v bigint)")
     made.append(f"CREATE TABLE {KEYSPACE}.{COUNTERS} (k text PRIMARY KEY, n counter)")
     made.append(
         f"CREATE TABLE {KEYSPACE}.{ITEMS} "
-        "(shelf int, id int, place text, size bigint, PRIMARY KEY (shelf, id))"
+        "(shelf int, id int, place text, size bigint, filler blob, PRIMARY KEY (shelf, id))"
     )
     for view, column in VIEWS.items():
         made.append(
