@@ -3,10 +3,10 @@
 import argparse
 import gc
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from belvedere.cli.arguments import add_spark, port_number, spark_settings
-from belvedere.cli.asking import complain
 from belvedere.cli.cluster_arguments import WrongClusterArguments, add_cluster, cluster_settings
 from belvedere.cli.start_nodes import MOST_NODES, run_nodes
 from belvedere.runtime.process import age_seconds, resident_bytes, stop_signals
@@ -101,7 +101,7 @@ def add_parser(commands: Any) -> None:
         default="warning",
         help="what is logged at least (default: %(default)s)",
     )
-    parser.set_defaults(run=run_start)
+    parser.set_defaults(run=partial(run_start, parser))
 
 
 def _nodes(text: str) -> int:
@@ -130,16 +130,16 @@ def _rows(text: str) -> int:
     return int(text)
 
 
-def run_start(arguments: argparse.Namespace) -> int:
+def run_start(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     if arguments.listen is not None:
         host, port = arguments.listen
         arguments.host, arguments.port = host, arguments.port if port is None else port
     if arguments.nodes is not None:
         if arguments.host != _HERE or arguments.node is not None or arguments.metadata is not None:
-            return complain("--nodes chooses addresses, names and metadata of its nodes itself", 2)
+            parser.error("--nodes chooses addresses, names and metadata of its nodes itself")
         return run_nodes(arguments, [*_passed_on(arguments), _WITH_INPUT])
     if arguments.data is None:
-        return complain("start needs --data, the directory for everything that is kept", 2)
+        parser.error("start needs --data, the directory for everything that is kept")
     # Imports make many objects and no garbage: a fifth of the start would go into looking for it.
     gc.disable()
     return run(lambda runtime: _serve(runtime, arguments), log_level=arguments.log_level)

@@ -46,6 +46,33 @@ def load_procedures(database: Database, pipeline: NodePipeline) -> tuple[Procedu
     )
 
 
+def absent_load_procedures() -> tuple[Procedure, ...]:
+    """Of a node of a cluster: there they are not yet."""
+
+    async def refuse(arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        raise InvalidRequest(
+            "Loading files and reading with Spark need a server that is alone: nodes of a cluster cannot yet"
+        )
+
+    known = {
+        "begin_load": ("table_name", "options"),
+        "commit_load": ("load",),
+        "abort_load": ("load",),
+        "begin_read": ("table_name",),
+        "end_read": ("read",),
+    }
+    return tuple(
+        Procedure(
+            name,
+            tuple(Parameter(one, TEXT, "{}") if one == "options" else Parameter(one, TEXT) for one in names),
+            (),
+            refuse,
+            "not in a cluster yet",
+        )
+        for name, names in known.items()
+    )
+
+
 def _beginning(
     name: str,
     run: Perform,

@@ -17,7 +17,7 @@ from belvedere.runtime.errors import AlreadyLocked, FileExists
 from belvedere.server.cluster import ClusterSide, check_alone, check_alone_in, check_directory, open_store
 from belvedere.server.connection_api import ServerSettings
 from belvedere.server.cql_server import CqlServer
-from belvedere.server.load_procedures import load_procedures
+from belvedere.server.load_procedures import absent_load_procedures, load_procedures
 from belvedere.server.pipeline import NodePipeline
 from belvedere.server.procedures import view_procedures
 from belvedere.server.settings import ClusterSettings, EtcdMetadata, PipelineSettings, SqliteMetadata
@@ -79,14 +79,14 @@ class Node:
             views: Views | ClusterViews
             if side is not None:
                 views = _replicated(runtime, database, side, started)
+                procedures = absent_load_procedures()
             else:
                 pipeline = await NodePipeline.open(runtime, database, data, settings)
                 started.push_async_callback(pipeline.stop)
                 views = await Views.start(runtime, database, pipeline.work, settings.inline_rows)
                 started.push_async_callback(views.stop)
-                for procedure in load_procedures(database, pipeline):
-                    database.offer(procedure)
-            for procedure in view_procedures(database, views):
+                procedures = load_procedures(database, pipeline)
+            for procedure in (*view_procedures(database, views), *procedures):
                 database.offer(procedure)
             return cls(runtime, data, database, views, settings, started.pop_all(), side)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from belvedere.model.schema import Table
 from belvedere.query.keeping import ALWAYS
 from belvedere.query.replicated.access import ClusterAccess, LeveledAccess
+from belvedere.query.replicated.finding import Source
 from belvedere.query.select.source import RangeSource
 from belvedere.runtime.api import Runtime
 from belvedere.storage.reads import EVERYTHING, RangeRead, ScanPage
@@ -44,20 +45,21 @@ async def build_range(
     runtime: Runtime,
     cluster: ClusterAccess,
     base: Table,
+    source: Source,
     tokens: tuple[int, int],
     makers: Sequence[ImageMaker],
     progress: Callable[[int], None],
     max_rate: int = 0,
 ) -> int:
     """Returns how many rows there were; their images are at the views' tablets then."""
-    await cluster.at(_QUORUM).write_mark(base, tokens[0])
+    await cluster.at(_QUORUM, source).write_mark(base, tokens[0])
     scan = _VersionedScan(cluster)
-    source = RangeSource(
+    rows = RangeSource(
         scan, base, tokens, EVERYTHING,  # type: ignore[arg-type]
         reverse=False, now=ALWAYS, partition_limit=0, state=None,
     )  # fmt: skip
     total = 0
-    while (page := await next_page(source)) is not None:
+    while (page := await next_page(rows)) is not None:
         updates = [
             (maker.view, maker.arrival(image).mutation)
             for token, key, clustering, row in page
@@ -67,7 +69,7 @@ async def build_range(
         if pause := runtime.buggify("views.build_page"):
             await pause
         for first in range(0, len(updates), _AT_ONCE):
-            access: LeveledAccess = cluster.at(_QUORUM)
+            access: LeveledAccess = cluster.at(_QUORUM, source)
             some = updates[first : first + _AT_ONCE]
             await asyncio.gather(*(access.write_one(view, mutation) for view, mutation in some))
         total += len(page)

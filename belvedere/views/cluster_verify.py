@@ -10,6 +10,7 @@ from belvedere.model.rows import Row
 from belvedere.model.schema import Table
 from belvedere.query.keeping import ALWAYS
 from belvedere.query.replicated.access import ClusterAccess
+from belvedere.query.replicated.finding import source_of
 from belvedere.query.select.source import RangeSource
 from belvedere.runtime.api import Runtime
 from belvedere.storage.reads import EVERYTHING, MAX_TOKEN, MIN_TOKEN, PartitionRead, RangeRead
@@ -61,7 +62,8 @@ class ClusterVerification(Verification):
                 await self._compare(home, at, wanted)
 
     async def _put_right(self, home: BaseRow, place: Place) -> bool:
-        access = self._cluster.at(_QUORUM)
+        source = source_of(self._cluster.metadata.state, self._base.id, home.token)
+        access = self._cluster.at(_QUORUM, source)
         # A version newer than all that is there; what is written later has newer ones.
         await access.write_mark(self._base, home.token)
         read = RangeRead((home.token, home.key), home.token, limit=1)

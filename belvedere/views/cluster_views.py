@@ -22,6 +22,7 @@ from belvedere.model.schema import Table
 from belvedere.query.database import Database
 from belvedere.query.errors import CQLError, InvalidRequest
 from belvedere.query.replicated.access import ClusterAccess
+from belvedere.query.replicated.finding import Source
 from belvedere.query.system.virtual import VirtualRow
 from belvedere.runtime.api import Runtime
 from belvedere.views import status
@@ -173,7 +174,7 @@ class ClusterViews:
         rates = [int(status.build_options(maker.view).get("max_rate", "0")) for maker in makers]
         try:
             rows = await build_range(
-                self._runtime, self._cluster, table, tokens, makers, progress,
+                self._runtime, self._cluster, table, Source(base, tablet), tokens, makers, progress,
                 min((rate for rate in rates if rate), default=0),
             )  # fmt: skip
             if tenure.holds:

@@ -121,7 +121,6 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     "words",
     [
         [],
-        ["start"],
         ["start", "--data", "d", "--port", "65536"],
         ["start", "--data", "d", "--port", "-1"],
         ["start", "--data", "d", "--fsync", "sometimes"],

@@ -174,6 +174,7 @@ def test_wrong_arguments(words: list[str], told: str) -> None:
     done = belvedere(["start", *words])
     assert done.returncode == 2
     assert told in done.stderr
+    assert "usage: belvedere start" in done.stderr
 
 
 def test_a_lone_servers_directory_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.messages import Done, Kind, Outcome, Unknown
 from belvedere.meta.metadata import Metadata
-from belvedere.meta.state import ClusterState, Tablet
+from belvedere.meta.state import Tablet
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.access import Admission, ViewKeeper
@@ -20,6 +20,7 @@ from belvedere.query.keeping import deletes_many
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.replicated.dates import Chosen, chosen_times
 from belvedere.query.replicated.failures import Attempt, failure_of
+from belvedere.query.replicated.finding import Find, Source, finder
 from belvedere.query.replicated.large_deletions import delete_most
 from belvedere.query.replicated.operations import (
     NOT_AS_SEEN,
@@ -49,7 +50,7 @@ _PAUSE = 0.02
 
 Write = tuple[Table, Mutation]
 #: `cluster.router.Router.ask`.
-Ask = Callable[[Callable[[ClusterState], Tablet | None], str, Level, bytes, float], Awaitable[Outcome]]
+Ask = Callable[[Find, str, Level, bytes, float], Awaitable[Outcome]]
 
 
 class NotAsSeen(Exception):
@@ -70,18 +71,14 @@ class ClusterAccess:
         self._ask = ask
         self._last_timestamp = 0
 
-    def at(self, consistency: int) -> "LeveledAccess":
-        return LeveledAccess(self, consistency, self.runtime.clock.monotonic() + self.patience)
+    def at(self, consistency: int, source: Source | None = None) -> "LeveledAccess":
+        """`source`: only as long as that is there."""
+        return LeveledAccess(self, consistency, self.runtime.clock.monotonic() + self.patience, source)
 
     async def ask(
-        self, table: bytes, token: int, kind: str, level: Level, body: bytes, until: float
+        self, find: Find, kind: str, level: Level, body: bytes, until: float
     ) -> tuple[Outcome, Tablet | None]:
         """The tablet as this node knows it now goes along, for what a failure has to say."""
-
-        def find(state: ClusterState) -> Tablet | None:
-            tablets = state.tablet_maps.get(table)
-            return None if tablets is None else tablets.holding(token)
-
         patience = max(0.0, until - self.runtime.clock.monotonic())
         outcome = await self._ask(find, kind, level, body, patience)
         return outcome, find(self.metadata.state)
@@ -112,8 +109,9 @@ class ClusterAccess:
 class LeveledAccess:
     """For one statement: its consistency level and its deadline."""
 
-    def __init__(self, cluster: ClusterAccess, consistency: int, until: float) -> None:
+    def __init__(self, cluster: ClusterAccess, consistency: int, until: float, source: Source | None) -> None:
         self._cluster = cluster
+        self._source = source
         self._consistency = consistency
         self._level = _LEVELS.get(consistency, Level.QUORUM)
         self._until = until
@@ -162,7 +160,7 @@ class LeveledAccess:
         self, table: Table, token: int, kind: str, body: bytes, level: Level, write_type: str = ""
     ) -> bytes:
         self._check()
-        outcome, tablet = await self._cluster.ask(table.id, token, kind, level, body, self._until)
+        outcome, tablet = await self._ask(table, token, kind, level, body)
         if isinstance(outcome, Done):
             return outcome.result
         raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
@@ -176,6 +174,12 @@ class LeveledAccess:
 
     async def pause(self) -> None:
         await self._cluster.runtime.clock.sleep(0)
+
+    async def _ask(
+        self, table: Table, token: int, kind: str, level: Level, body: bytes
+    ) -> tuple[Outcome, Tablet | None]:
+        find = finder(table.id, token, self._source)
+        return await self._cluster.ask(find, kind, level, body, self._until)
 
     def _check(self) -> None:
         if self._cluster.admission is not None:
@@ -201,7 +205,7 @@ class LeveledAccess:
         self._check()
         body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
-        outcome, tablet = await self._cluster.ask(table.id, mutation.token, kind, level, body, self._until)
+        outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
         if not isinstance(outcome, Done):
             write_type = "COUNTER" if table.is_counter else "CAS" if seen else "BATCH" if others else "SIMPLE"
             raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
@@ -214,14 +218,14 @@ class LeveledAccess:
         """A record that changes nothing: when this returns, all that was ordered before has been applied."""
         self._check()
         body = encode(Change(None))
-        outcome, tablet = await self._cluster.ask(table.id, token, Kind.WRITE, self._level, body, self._until)
+        outcome, tablet = await self._ask(table, token, Kind.WRITE, self._level, body)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
 
     async def _parts_delivered(self, table: Table, token: int) -> None:
         """The batch is written, whatever comes of this: it must not look as if it had been refused."""
         body = encode(AwaitDelivery())
-        outcome, tablet = await self._cluster.ask(table.id, token, Kind.FRESH, Level.ONE, body, self._until)
+        outcome, tablet = await self._ask(table, token, Kind.FRESH, Level.ONE, body)
         if not isinstance(outcome, Done):
             why = Unknown("it is written, and parts of it may be on their way still")
             raise failure_of(why, self._attempt(table, tablet, self._level, "BATCH"))

@@ -6,10 +6,11 @@ from belvedere.cluster.configuration import Level
 from belvedere.cluster.messages import Done, Kind
 from belvedere.cluster.ports import Opened
 from belvedere.meta.metadata import Metadata
-from belvedere.meta.state import ClusterState, Tablet
+from belvedere.meta.state import ClusterState
 from belvedere.model.mutations import Mutation
 from belvedere.query.access import ViewKeeper
 from belvedere.query.replicated.access import Ask
+from belvedere.query.replicated.finding import Find, Source, finder
 from belvedere.query.replicated.operations import Change, encode
 from belvedere.query.replicated.outbox import Outbox
 from belvedere.query.replicated.tablet_rows import TabletRows
@@ -47,12 +48,13 @@ class Replicas:
         found = log.opened()
         last = found.records[-1].position if found.records else found.base
         rows = TabletRows(self._runtime.clock, store, log, self._keeper, last)
+        source = Source(store.table.id, tablet)
         rows.outbox = Outbox(
             self._runtime,
-            self._deliver,
+            lambda mutation, least: self._deliver(source, mutation, least),
             lambda: self.serves(tablet),
             log.keep_from,
-            lambda: self._write_mark(store.table.id, store.first_token),
+            lambda: self._write_mark(source, store.first_token),
         )
         rows.learn(found)
         log.on_shown = rows.outbox.learn
@@ -73,18 +75,15 @@ class Replicas:
 
     # --- delivering ----------------------------------------------------------------------------------
 
-    async def _deliver(self, mutation: Mutation, least: int) -> bool:
+    async def _deliver(self, source: Source, mutation: Mutation, least: int) -> bool:
         if mutation.table not in self._metadata.state.tablet_maps:
             return True  # The table, or the view, was dropped.
-        return await self._write(mutation.table, mutation.token, Change(mutation, least=least))
+        find = finder(mutation.table, mutation.token, source)
+        return await self._write(find, Change(mutation, least=least))
 
-    async def _write_mark(self, table: bytes, token: int) -> None:
-        await self._write(table, token, Change(None))
+    async def _write_mark(self, source: Source, token: int) -> None:
+        await self._write(finder(source.table, token, source), Change(None))
 
-    async def _write(self, table: bytes, token: int, change: Change) -> bool:
-        def find(state: ClusterState) -> Tablet | None:
-            tablets = state.tablet_maps.get(table)
-            return None if tablets is None else tablets.holding(token)
-
+    async def _write(self, find: Find, change: Change) -> bool:
         outcome = await self.ask(find, Kind.WRITE, Level.ONE, encode(change), _PATIENCE)
         return isinstance(outcome, Done)
