@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind, Outcome, Unknown
+from belvedere.cluster.messages import Done, Kind, Outcome, Overloaded, Unknown
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import Tablet
 from belvedere.model.mutations import Mutation
@@ -48,6 +48,8 @@ _LEVELS = {
     0: Level.ONE, 1: Level.ONE, 2: Level.TWO, 3: Level.THREE, 4: Level.QUORUM, 5: Level.ALL,
     6: Level.QUORUM, 7: Level.QUORUM, 8: Level.QUORUM, 9: Level.QUORUM, 10: Level.ONE,
 }  # fmt: skip
+#: Between tries where too much is under way, in seconds.
+_FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25
 #: Before a statement is run anew, at most, in seconds.
 _PAUSE = 0.02
 
@@ -81,10 +83,15 @@ class ClusterAccess:
     async def ask(
         self, find: Find, kind: str, level: Level, body: bytes, until: float
     ) -> tuple[Outcome, Tablet | None]:
-        """The tablet as this node knows it now goes along, for what a failure has to say."""
-        patience = max(0.0, until - self.runtime.clock.monotonic())
-        outcome = await self._ask(find, kind, level, body, patience)
-        return outcome, find(self.metadata.state)
+        """The tablet as this node knows it now goes along, for what a failure has to say. Where too much is
+        under way it waits its turn: clients that are told at once ask again at once."""
+        clock, pause = self.runtime.clock, _FIRST_WAIT
+        while True:
+            outcome = await self._ask(find, kind, level, body, max(0.0, until - clock.monotonic()))
+            if not isinstance(outcome, Overloaded) or clock.monotonic() + pause > until:
+                return outcome, find(self.metadata.state)
+            await clock.sleep(pause * (0.5 + self.runtime.random.random()))
+            pause = min(2 * pause, _LONGEST_WAIT)
 
     async def insisting(
         self, work: Awaitable[Result], again: Callable[[], Result | Awaitable[Result]], consistency: int

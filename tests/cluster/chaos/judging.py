@@ -149,7 +149,7 @@ def halves(contents: Contents) -> list[str]:
             findings.append(f"item {shelf}.{number} of size {size!r} is at {place!r}: half of a write")
     for view, rows in contents.views.items():
         findings += [
-            f"view {view}: {one}" for one in view_differences(contents.items, rows, schema.VIEWS[view])
+            f"view {view}: {one}" for one in view_differences(contents.items, rows, schema.keyed_by(view))
         ]
     return findings[:_SHOWN]
 

@@ -9,8 +9,9 @@ from tests.cluster.chaos.nodes import Node, Nodes
 from tests.meta.etcd_server import EtcdServer
 
 #: What one node may suffer, and how often. `nap` is shorter than a lease, `sleep` longer. `desert`: it is
-#: killed after a while in which no other heard it, so nobody else has what it did then.
-ONE = {"kill": 4, "sleep": 4, "desert": 2, "nap": 1, "stop": 1}
+#: killed after a while in which no other heard it, so nobody else has what it did then. `outlive`: the others
+#: are killed, and are back when it is killed itself: they must not serve what only it knows to be old.
+ONE = {"kill": 4, "sleep": 4, "desert": 2, "outlive": 1, "nap": 1, "stop": 1}
 #: What all may suffer at once.
 ALL = {"kill all": 3, "sleep all": 1}
 _DESERTED_SECONDS = 0.5
@@ -57,7 +58,7 @@ def _lasting(draw: random.Random, kind: str, lease_seconds: float) -> float:
             return draw.uniform(0.2, 0.7) * lease_seconds
         case "pause store":
             return draw.uniform(0.3, 2.5) * lease_seconds
-        case "sleep" | "sleep all":
+        case "sleep" | "sleep all" | "outlive":
             return draw.uniform(1.2, 2.5) * lease_seconds
         case _ if draw.random() < 0.5:
             # It is back before anybody knows that it was away.
@@ -82,6 +83,9 @@ def befall(
 
 def _befall_nodes(nodes: Nodes, fault: Fault) -> None:
     suffering = [nodes[fault.node]] if fault.node else nodes.all
+    if fault.kind == "outlive":
+        _outlive(nodes, suffering[0], fault.lasts)
+        return
     for node in suffering:
         match fault.kind:
             case "kill" | "kill all":
@@ -108,6 +112,20 @@ def _desert(nodes: Nodes, node: Node) -> None:
     node.kill()
     for other in others:
         other.resume()
+
+
+def _outlive(nodes: Nodes, node: Node, seconds: float) -> None:
+    others = [other for other in nodes.all if other is not node]
+    for other in others:
+        other.kill()
+    time.sleep(seconds)
+    node.kill()
+    for other in others:
+        other.launch()
+    for other in others:
+        other.wait_until_ready()
+    time.sleep(_DESERTED_SECONDS)
+    nodes.start()
 
 
 def _befall_store(store: EtcdServer, fault: Fault) -> None:

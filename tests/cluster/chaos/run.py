@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.cluster import Cluster, Session
 from cassandra.query import SimpleStatement
 
 from belvedere.sim.checkers.history import History
 from tests.cluster.chaos import schema
+from tests.cluster.chaos.builder import Builder
 from tests.cluster.chaos.client import Settings, connected, only
 from tests.cluster.chaos.judging import halves
 from tests.cluster.chaos.nemesis import Fault, befall
@@ -44,6 +45,8 @@ class Load:
     #: For each node.
     faithful: int = 2
     warm_up: float = 1.0
+    #: Whether views come and go.
+    late_views: bool = True
 
 
 def whole_run(
@@ -64,6 +67,7 @@ def whole_run(
         stack.callback(cluster.shutdown)
         create_schema(nodes, cluster.connect())
         clients = start_clients(nodes, load, folder, stack)
+        builder = Builder(cluster.connect(), load.seed) if load.late_views else None
         time.sleep(load.warm_up)
         try:
             befall(nodes, faults, say, store)
@@ -72,10 +76,18 @@ def whole_run(
             record.failures.append(str(failure))
         finally:
             record.failures += stop_clients(clients)
+            if builder is not None:
+                builder.finish()
     collect(record, folder)
+    if builder is not None:
+        record.troubles += builder.troubles
     if not record.failures:
         say("waiting for rest")
         look_at_rest(nodes, record, say)
+        if builder is not None and record.contents:
+            late = set(record.contents[-1].views) - set(schema.VIEWS)
+            say(f"of {builder.count} views that were created meanwhile {len(late)} are there")
+            record.failures += builder.wrong(late)
         if each_alone and not record.failures:
             _look_at_each_alone(nodes, record, say)
     say("stopping")
@@ -221,7 +233,7 @@ def look_at_rest(nodes: Nodes, record: Record, say: Say) -> None:
                     record.contents.append(_contents(cluster, node.name, level, patience_ends))
             finally:
                 cluster.shutdown()
-    except (AssertionError, *REFUSALS, *LOST) as failure:
+    except (AssertionError, InvalidRequest, *REFUSALS, *LOST) as failure:
         record.failures.append(f"after the faults: {type(failure).__name__}: {failure}")
 
 
@@ -238,7 +250,7 @@ def _look_at_each_alone(nodes: Nodes, record: Record, say: Say) -> None:
             record.contents.append(contents)
             nodes.start()
             say(f"{node.name} was alone; at rest after {wait_until_at_rest(nodes):.1f} s")
-        except (AssertionError, NodeDidNotStart, *REFUSALS, *LOST) as failure:
+        except (AssertionError, NodeDidNotStart, InvalidRequest, *REFUSALS, *LOST) as failure:
             record.failures.append(f"{node.name} alone: {type(failure).__name__}: {failure}")
             return
         finally:
@@ -269,7 +281,10 @@ def _look(session: Session, node: str, level: str) -> Contents:
         found.registers |= {schema.register(table, key): value for key, value in rows(table, "k, v")}
     found.items = rows(schema.ITEMS, "shelf, id, place, size")
     found.registers |= {schema.item(shelf, number): size for shelf, number, _, size in found.items}
-    found.views = {view: rows(view, "shelf, id, place, size") for view in schema.VIEWS}
+    views = session.execute(
+        f"SELECT view_name FROM system_schema.views WHERE keyspace_name = '{schema.KEYSPACE}'"
+    )
+    found.views = {view: rows(view, "shelf, id, place, size") for (view,) in views}
     found.counters = {schema.register(schema.COUNTERS, key): n for key, n in rows(schema.COUNTERS, "k, n")}
     found.ended = time.monotonic_ns()
     return found
@@ -281,8 +296,10 @@ def _patiently(session: Session, statement: SimpleStatement) -> Any:
     while True:
         try:
             return session.execute(statement)
-        except (*REFUSALS, *LOST):
-            if time.monotonic() > deadline:
+        except (*REFUSALS, *LOST, InvalidRequest) as error:
+            # Views that are not built are not read.
+            unexpected = isinstance(error, InvalidRequest) and "built" not in str(error)
+            if unexpected or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 

@@ -22,20 +22,28 @@ SHELVES, PLACES = 3, 7
 def statements(replication_factor: int) -> list[str]:
     replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {replication_factor}}}"
     made = [f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}"]
-    for table in (REGISTERS, CONDITIONAL, LEFT, RIGHT):
+    made.append(f"CREATE TABLE {KEYSPACE}.{REGISTERS} (k text PRIMARY KEY, v bigint, filler blob)")
+    for table in (CONDITIONAL, LEFT, RIGHT):
         made.append(f"CREATE TABLE {KEYSPACE}.{table} (k text PRIMARY KEY, v bigint)")
     made.append(f"CREATE TABLE {KEYSPACE}.{COUNTERS} (k text PRIMARY KEY, n counter)")
     made.append(
         f"CREATE TABLE {KEYSPACE}.{ITEMS} "
-        "(shelf int, id int, place text, size bigint, PRIMARY KEY (shelf, id))"
+        "(shelf int, id int, place text, size bigint, filler blob, PRIMARY KEY (shelf, id))"
     )
-    for view, column in VIEWS.items():
-        made.append(
-            f"CREATE MATERIALIZED VIEW {KEYSPACE}.{view} AS SELECT * FROM {KEYSPACE}.{ITEMS} "
-            f"WHERE {column} IS NOT NULL AND shelf IS NOT NULL AND id IS NOT NULL "
-            f"PRIMARY KEY ({column}, shelf, id)"
-        )
-    return made
+    return made + [create_view(view, column) for view, column in VIEWS.items()]
+
+
+def create_view(view: str, column: str) -> str:
+    return (
+        f"CREATE MATERIALIZED VIEW {KEYSPACE}.{view} AS SELECT * FROM {KEYSPACE}.{ITEMS} "
+        f"WHERE {column} IS NOT NULL AND shelf IS NOT NULL AND id IS NOT NULL "
+        f"PRIMARY KEY ({column}, shelf, id)"
+    )
+
+
+def keyed_by(view: str) -> str:
+    """The column of the base by which a view is keyed, as its name says."""
+    return view.rpartition("by_")[2]
 
 
 def register(table: str, key: str) -> str:

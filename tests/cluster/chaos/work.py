@@ -26,6 +26,8 @@ LOST = (WriteTimeout, ReadTimeout, OperationTimedOut, NoHostAvailable, Connectio
 KEYS = 3
 _GENERATION_SECONDS = 4.0
 _PAUSE_SECONDS = 0.04
+#: At most, of a row: so that memtables are flushed, and logs end that somebody who was away would need.
+_FILLER_BYTES = 6000
 
 Q, ONE, ALL = ConsistencyLevel.QUORUM, ConsistencyLevel.ONE, ConsistencyLevel.ALL
 
@@ -43,8 +45,8 @@ class Statements:
 
         ks = schema.KEYSPACE
         tables = (schema.REGISTERS, schema.CONDITIONAL, schema.LEFT, schema.RIGHT)
-        self.write = prepared(f"INSERT INTO {ks}.registers (k, v) VALUES (?, ?)")
-        self.write_all = prepared(f"INSERT INTO {ks}.registers (k, v) VALUES (?, ?)", ALL)
+        write = f"INSERT INTO {ks}.registers (k, v, filler) VALUES (?, ?, ?)"
+        self.write = [prepared(write, level) for level in (ALL, ONE, Q, Q, Q, Q, Q, Q)]
         self.remove = prepared(f"DELETE FROM {ks}.registers WHERE k = ?")
         self.read = {one: prepared(f"SELECT v FROM {ks}.{one} WHERE k = ?") for one in tables}
         self.read_one = prepared(f"SELECT v FROM {ks}.registers WHERE k = ?", ONE)
@@ -56,7 +58,7 @@ class Statements:
             f"BEGIN BATCH INSERT INTO {ks}.left (k, v) VALUES (?, ?); "
             f"INSERT INTO {ks}.right (k, v) VALUES (?, ?); APPLY BATCH"
         )
-        self.put = prepared(f"INSERT INTO {ks}.items (shelf, id, place, size) VALUES (?, ?, ?, ?)")
+        self.put = prepared(f"INSERT INTO {ks}.items (shelf, id, place, size, filler) VALUES (?, ?, ?, ?, ?)")
         self.move = prepared(f"UPDATE {ks}.items SET place = ?, size = ? WHERE shelf = ? AND id = ?")
         self.take = prepared(f"DELETE FROM {ks}.items WHERE shelf = ? AND id = ?")
         self.look = prepared(f"SELECT size FROM {ks}.items WHERE shelf = ? AND id = ?")
@@ -97,8 +99,11 @@ class Client:
         share, do = self._draw.random(), self._statements
         if share < 0.45:
             value = self._value()
-            statement = do.write_all if share < 0.05 else do.write
-            self._write([self.history.write(self._name, name, value)], statement, (key, value))
+            # Even for one replica's word all have it who are in sync: no level is weaker than another here.
+            statement = self._draw.choice(do.write)
+            self._write(
+                [self.history.write(self._name, name, value)], statement, (key, value, self._filler())
+            )
         elif share < 0.5:
             self._write([self.history.write(self._name, name, None)], do.remove, (key,))
         elif share < 0.9:
@@ -149,7 +154,7 @@ class Client:
             place = schema.place_of(value)
             operation = self.history.write(self._name, name, value)
             if share < 0.35:
-                self._write([operation], do.put, (shelf, number, place, value))
+                self._write([operation], do.put, (shelf, number, place, value, self._filler()))
             else:
                 self._write([operation], do.move, (place, value, shelf, number))
         elif share < 0.75:
@@ -239,6 +244,9 @@ class Client:
 
     def _key(self) -> str:
         return f"{self._generation()}.{self._draw.randrange(KEYS)}"
+
+    def _filler(self) -> bytes:
+        return self._draw.randbytes(self._draw.randrange(_FILLER_BYTES))
 
     def _value(self) -> int:
         self._next_value += 1
