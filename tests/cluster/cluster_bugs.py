@@ -1,4 +1,4 @@
-"""Safeguards of whole nodes, each switched off on purpose, and in how many seeds the scenario must miss it."""
+"""Safeguards of whole nodes, each switched off on purpose, and in how many seeds that must be found."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -11,6 +11,7 @@ from belvedere.cluster.backup import Backup
 from belvedere.cluster.barrier import Barrier
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.messages import Kind
+from belvedere.cluster.operations import Operations
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.router import Router
 from belvedere.query.database import Database
@@ -22,7 +23,6 @@ from belvedere.query.replicated.tablet_rows import TabletRows
 from belvedere.query.schema import truncate
 from tests.cluster.replication_bugs import (
     backups_not_waited_for,
-    lease_not_checked,
     primary_answers_before_disk,
     restarted_primary_keeps_its_epoch,
 )
@@ -127,6 +127,14 @@ def parts_of_batches_not_waited_for() -> Patch:
 
 
 # --- primaries, replicas, and who may answer ----------------------------------------------------------
+
+
+def serves_without_a_valid_lease() -> Patch:
+    stack = ExitStack()
+    stack.enter_context(patch.object(Operations, "check", lambda self: None))
+    allowed = property(lambda self: self._lease is not None)
+    stack.enter_context(patch.object(Operations, "allowed", allowed))
+    return stack
 
 
 def reads_at_one_from_any_replica() -> Patch:
@@ -238,7 +246,7 @@ BUGS = [
     Bug(what_was_seen_not_compared, "counters", 100),
     Bug(writes_dated_by_whoever_asks, "registers", 100),
     Bug(dates_of_others_not_asked_for, "registers", 100),
-    Bug(lease_not_checked, "registers", 100),
+    Bug(serves_without_a_valid_lease, "registers", 100),
     Bug(backups_not_waited_for, "registers", 100),
     Bug(primary_answers_before_disk, "registers", 100),
     Bug(restarted_primary_keeps_its_epoch, "registers", 100),
