@@ -16,13 +16,15 @@ class Limits:
     pending: int = 1024
     #: Records in one message, and on the way to one follower.
     batch: int = 64
+    #: About how many bytes of records in one message: half of what a frame between nodes holds.
+    batch_bytes: int = 8 << 20
     window: int = 1024
     #: Committed records that stay in memory for those who are a little behind.
     remembered: int = 1024
     #: After that long without an answer, say it again.
     resend: float = 0.2
     #: After that long without progress, a backup is taken out.
-    patience: float = 2.0
+    patience: float = 3.0
     #: After that long, followers are told what was committed if nothing else tells them.
     notice: float = 0.005
     #: How long a read at a backup waits to hear that what is in its log is committed.
