@@ -5,11 +5,12 @@ only if that is still so, and otherwise the statement is run anew (`NotAsSeen`).
 own statements for a partition, so at most one of each node contends.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind, Outcome, Unknown
+from belvedere.cluster.messages import Done, Kind, Outcome, Overloaded, Unknown
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import Tablet
 from belvedere.model.mutations import Mutation
@@ -27,10 +28,12 @@ from belvedere.query.replicated.operations import (
     AwaitDelivery,
     Change,
     RangePage,
+    ReadDate,
     ReadPartition,
     ReadRange,
     Seen,
     changes,
+    decode_date,
     decode_page,
     decode_rows,
     digest,
@@ -45,6 +48,8 @@ _LEVELS = {
     0: Level.ONE, 1: Level.ONE, 2: Level.TWO, 3: Level.THREE, 4: Level.QUORUM, 5: Level.ALL,
     6: Level.QUORUM, 7: Level.QUORUM, 8: Level.QUORUM, 9: Level.QUORUM, 10: Level.ONE,
 }  # fmt: skip
+#: Between tries where too much is under way, in seconds.
+_FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25
 #: Before a statement is run anew, at most, in seconds.
 _PAUSE = 0.02
 
@@ -78,10 +83,15 @@ class ClusterAccess:
     async def ask(
         self, find: Find, kind: str, level: Level, body: bytes, until: float
     ) -> tuple[Outcome, Tablet | None]:
-        """The tablet as this node knows it now goes along, for what a failure has to say."""
-        patience = max(0.0, until - self.runtime.clock.monotonic())
-        outcome = await self._ask(find, kind, level, body, patience)
-        return outcome, find(self.metadata.state)
+        """The tablet as this node knows it now goes along, for what a failure has to say. Where too much is
+        under way it waits its turn: clients that are told at once ask again at once."""
+        clock, pause = self.runtime.clock, _FIRST_WAIT
+        while True:
+            outcome = await self._ask(find, kind, level, body, max(0.0, until - clock.monotonic()))
+            if not isinstance(outcome, Overloaded) or clock.monotonic() + pause > until:
+                return outcome, find(self.metadata.state)
+            await clock.sleep(pause * (0.5 + self.runtime.random.random()))
+            pause = min(2 * pause, _LONGEST_WAIT)
 
     async def insisting(
         self, work: Awaitable[Result], again: Callable[[], Result | Awaitable[Result]], consistency: int
@@ -203,7 +213,9 @@ class LeveledAccess:
         self, table: Table, mutation: Mutation, others: Sequence[Mutation] = (), seen: Sequence[Seen] = ()
     ) -> None:
         self._check()
-        body = changes(mutation, others, seen, self._chosen_of(mutation, others, decided=bool(seen)))
+        chosen = self._chosen_of(mutation, others, decided=bool(seen))
+        least = await self._latest_date(others) if others and chosen is not None else 0
+        body = changes(mutation, others, seen, chosen, least)
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
         outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
         if not isinstance(outcome, Done):
@@ -221,6 +233,20 @@ class LeveledAccess:
         outcome, tablet = await self._ask(table, token, Kind.WRITE, self._level, body)
         if not isinstance(outcome, Done):
             raise failure_of(outcome, self._attempt(table, tablet, self._level, "SIMPLE"))
+
+    async def _latest_date(self, others: Sequence[Mutation]) -> int:
+        """Of what was written before where the other parts of a batch belong: they are to be later."""
+        tables = self._cluster.metadata.state.tables_by_id
+        maps = self._cluster.metadata.state.tablet_maps
+        asked: dict[int, Awaitable[bytes]] = {}
+        for other in others:
+            if other.table in tables:
+                tablet = maps[other.table].holding(other.token).id
+                if tablet not in asked:
+                    asked[tablet] = self._get(
+                        tables[other.table], other.token, Kind.READ, encode(ReadDate()), Level.QUORUM, "BATCH"
+                    )
+        return max([decode_date(found) for found in await asyncio.gather(*asked.values())], default=0)
 
     async def _parts_delivered(self, table: Table, token: int) -> None:
         """The batch is written, whatever comes of this: it must not look as if it had been refused."""

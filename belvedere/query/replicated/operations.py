@@ -26,6 +26,10 @@ class AwaitDelivery(msgspec.Struct, array_like=True, frozen=True, tag="delivered
     """Answered when all that was written before has reached the tablets of views, and of other partitions."""
 
 
+class ReadDate(msgspec.Struct, array_like=True, frozen=True, tag="date"):
+    """Answered with a number: no write time that nodes chose is later, of all that was ordered before."""
+
+
 class Seen(msgspec.Struct, array_like=True, frozen=True):
     """What somebody read of the partition that is to be changed."""
 
@@ -45,7 +49,8 @@ class Change(msgspec.Struct, array_like=True, frozen=True, tag="change"):
     #: Write times that were chosen by the node that asks: the primary may choose later ones, so that they are
     #: later than those of all writes ordered before.
     chosen: Chosen | None = None
-    #: Of a part of a batch: times up to here may be those of another primary. What is ordered later is later.
+    #: Write times are later than this, and so are those of what is ordered later: other primaries know times
+    #: up to here, of parts of the same batch.
     least: int = 0
 
 
@@ -55,7 +60,7 @@ class RangePage(msgspec.Struct, array_like=True):
     version: int
 
 
-Operation = ReadPartition | ReadRange | AwaitDelivery | Change
+Operation = ReadPartition | ReadRange | ReadDate | AwaitDelivery | Change
 
 #: Results of a Change.
 CHANGED, NOT_AS_SEEN = b"+", b"!"
@@ -63,6 +68,7 @@ CHANGED, NOT_AS_SEEN = b"+", b"!"
 encode = msgspec.msgpack.Encoder().encode
 _decode_operation = msgspec.msgpack.Decoder(Operation).decode
 decode_rows = msgspec.msgpack.Decoder(PartitionRows).decode
+decode_date = msgspec.msgpack.Decoder(int).decode
 decode_page = msgspec.msgpack.Decoder(RangePage).decode
 
 
@@ -77,6 +83,6 @@ def digest(found: PartitionRows) -> bytes:
 
 
 def changes(
-    first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], chosen: Chosen | None
+    first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], chosen: Chosen | None, least: int
 ) -> bytes:
-    return encode(Change(first, list(others), list(seen), chosen))
+    return encode(Change(first, list(others), list(seen), chosen, least))

@@ -26,6 +26,7 @@ from belvedere.query.replicated.operations import (
     Change,
     Operation,
     RangePage,
+    ReadDate,
     ReadPartition,
     ReadRange,
     decode_operation,
@@ -139,6 +140,8 @@ class TabletRows:
             return None if found is None else Found(encode(found), NOWHERE)
         if isinstance(operation, AwaitDelivery) and not self.outbox.count:
             return Found(b"", NOWHERE)
+        if isinstance(operation, ReadDate):
+            return Found(encode(max(self._date, self._last.version)), NOWHERE)
         if isinstance(operation, Change):
             return self._update_now(operation)
         return None
@@ -155,6 +158,8 @@ class TabletRows:
             case AwaitDelivery():
                 await self.outbox.all_delivered()
                 return Found(b"", NOWHERE)
+            case ReadDate():
+                raise AssertionError("answered at once")
             case Change():
                 return await self._update(operation)
 

@@ -37,7 +37,8 @@ _LIMITS = Limits(
     window=64,
     remembered=16,
     resend=0.05,
-    patience=0.25,
+    # More than a disk may take when nothing is wrong.
+    patience=0.45,
     notice=0.01,
     retry=0.12,
 )
