@@ -22,7 +22,7 @@ class Limits:
     #: After that long without an answer, say it again.
     resend: float = 0.2
     #: After that long without progress, a backup is taken out.
-    patience: float = 2.0
+    patience: float = 3.0
     #: After that long, followers are told what was committed if nothing else tells them.
     notice: float = 0.005
     #: How long a read at a backup waits to hear that what is in its log is committed.
