@@ -7,6 +7,7 @@ runs are the same. A run that fails leaves its record in a folder that the failu
 import copy
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from tests.cluster.chaos import broken, schema
 from tests.cluster.chaos.client import connected, only
 from tests.cluster.chaos.judging import judged
 from tests.cluster.chaos.nemesis import Fault, drawn
-from tests.cluster.chaos.nodes import Nodes
+from tests.cluster.chaos.nodes import NodeDidNotStart, Nodes, wait_for
 from tests.cluster.chaos.placement import placement
 from tests.cluster.chaos.raw import RawClient, Told
 from tests.cluster.chaos.recording import Record
@@ -330,3 +331,48 @@ def test_another_takes_over_from_a_killed_primary_within_a_few_leases(three: Nod
             assert read(session, key) == 7
     victim.start()
     wait_until_at_rest(three)
+
+
+def test_a_node_whose_directory_is_gone_is_relied_on_no_more_before_it_begins_anew(three: Nodes) -> None:
+    wait_until_at_rest(three)
+    with session_without(three) as session:
+        for key in KEYS:
+            until_written(session, key, 8)
+    victim = three[3]
+    victim.kill()
+    shutil.rmtree(three.folder / victim.name)
+    with pytest.raises(NodeDidNotStart, match="this data directory has nothing of them"):
+        victim.start()
+    with session_without(three, victim.name) as session:
+        for key in KEYS:
+            until_written(session, key, 9)
+    wait_for(lambda: not relied_on(three, victim.name), 60, "the others do without it")
+    victim.start()
+    wait_until_at_rest(three)
+    # What it has now is all that there was.
+    for other in three.all[:2]:
+        other.kill()
+    with session_without(three) as session:
+        for key in KEYS:
+            assert read_at_one(session, key) == 9
+    three.start()
+    wait_until_at_rest(three)
+
+
+def relied_on(nodes: Nodes, name: str) -> bool:
+    tablets = placement(nodes.metadata).tablets.values()
+    return any(name in tablet.in_sync for found in tablets for tablet in found)
+
+
+def read_at_one(session: Session, key: str) -> int | None:
+    deadline = time.monotonic() + 60
+    statement = SimpleStatement(f"SELECT v FROM {TABLE} WHERE k = %s", consistency_level=ONE)
+    while True:
+        try:
+            row = session.execute(statement, (key,)).one()
+        except (*REFUSALS, *LOST):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return None if row is None else row.v
