@@ -120,8 +120,8 @@ def _check_nothing_is_missing(state: ClusterState, node: str) -> None:
     if relied_on:
         raise NodeRefused(
             f"node {node} is relied on to have {relied_on} tablets, and this data directory has nothing of "
-            "them. Start it with the directory that it had. If that is lost: the others do without it once they "
-            "have noticed, and can then give it what they have"
+            "them. Start it with the directory that it had. If that is lost: the others do without it once "
+            "they have noticed, and can then give it what they have"
         )
 
 
