@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+from belvedere.sim import scenario_cluster as _cluster  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_loads as _loads  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_nodes as _nodes  # noqa: F401  (registers itself)
 from belvedere.sim import scenario_replication as _replication  # noqa: F401  (registers itself)

@@ -56,6 +56,13 @@ async def cluster(world: World) -> None:
     await _ask_everything(nodes, memory)
     await at_rest(nodes, "after the last writes")
     await _check(nodes, memory, asker)
+    if plan.dark_end:
+        for machine in plan.machines:
+            nodes.crash(machine, lose_unsynced=True)
+        for machine in plan.machines:
+            nodes.boot(machine)
+        await at_rest(nodes, "after a power failure")
+        await _check(nodes, memory, asker)
 
 
 def _clients(nodes: Cluster, memory: Memory) -> list[Client]:

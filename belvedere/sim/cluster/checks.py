@@ -15,7 +15,7 @@ from belvedere.sim.cluster.rest import Broken
 from belvedere.storage.reads import PartitionRows, RangeRead
 
 #: How old a read at ONE may be, in seconds: a replica that was taken out hears of it, or loses its lease.
-STALE_SECONDS = 4.0
+STALE_SECONDS = 1.5
 
 # --- what replicas hold -------------------------------------------------------------------------------
 

@@ -94,6 +94,13 @@ class Node:
         self.views = ClusterViews(runtime, database, self.replication.access, member.barrier)
         self._duties.add(self.views.lead)
 
+    async def stop(self) -> None:
+        """What started first ends last."""
+        await self.member.leave()
+        await self.replication.stop()
+        await self.database.close()
+        await self.metadata.stop()
+
     async def _former_lease(self) -> int | None:
         """The disk is this machine's alone, so whoever wrote there is dead."""
         disk = self.runtime.disk
@@ -170,9 +177,21 @@ class Cluster:
             self.world.crash(machine, lose_unsynced=False)
             await self.world.sleep(0.1)
 
-    def crash(self, machine: str) -> None:
+    def crash(self, machine: str, lose_unsynced: bool | None = None) -> None:
+        """The power fails, or the process is killed: drawn if not said."""
         self.nodes.pop(machine, None)
-        self.world.crash(machine, lose_unsynced=self.world.fault_random.random() < 0.7)
+        if lose_unsynced is None:
+            lose_unsynced = self.world.fault_random.random() < 0.7
+        self.world.crash(machine, lose_unsynced=lose_unsynced)
+
+    async def stop(self, machine: str) -> None:
+        """In order, as on SIGTERM; then its process ends."""
+        node = self.nodes.pop(machine)
+        try:
+            await node.runtime.perform(node.stop())
+        except MachineCrashed:
+            return
+        self.world.crash(machine, lose_unsynced=False)
 
     def is_up(self, machine: str) -> bool:
         return self.world.is_running(machine) and machine in self.nodes

@@ -15,6 +15,7 @@ FAULTS: tuple[str, ...] = (
     "crash",
     "uneven crash",
     "all crash",
+    "restart",
     "pause",
     "drift",
     "clock jump",
@@ -42,6 +43,8 @@ class Plan:
     #: Seconds of faults, and between one and the next.
     lasts: float
     pace: float
+    #: Whether the power of all machines fails when all is done: everything must be on their disks.
+    dark_end: bool
 
     def describe(self) -> str:
         faults = ", ".join(fault for fault in FAULTS if fault in self.faults) or "none"
@@ -73,4 +76,5 @@ def draw(seed: int) -> Plan:
         frozenset(chosen),
         random.uniform(1.5, 3.5),
         between(random.random(), 0.15, 0.8),
+        random.random() < 0.2,
     )

@@ -22,6 +22,7 @@ class Trouble:
             "crash": self._crash,
             "uneven crash": self._uneven_crash,
             "all crash": self._all_crash,
+            "restart": self._restart,
             "pause": self._pause,
             "store away": self._store_away,
             "store cut off": self._store_cut_off,
@@ -153,6 +154,13 @@ class Trouble:
             # Back before anybody noticed, or after its lease has run out.
             await self._for(*((0.02, 0.3) if self._random.random() < 0.4 else (0.7, 2.0)))
             self._cluster.boot(machine)
+
+    async def _restart(self) -> None:
+        machine = self._some()
+        if self._cluster.is_up(machine):
+            await self._cluster.stop(machine)
+            if not self._world.is_running(machine):
+                self._cluster.boot(machine)
 
     async def _pause(self) -> None:
         machine = self._some()
