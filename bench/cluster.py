@@ -2,16 +2,18 @@
 
     ./run bench cluster [--rows N] [--rounds N] [--metadata sqlite|etcd] [--quick]
 
-Three server processes on this machine and a raw-frame client. Both tables are in the same cluster, reached
-over the same connections (two to each node, so two of three requests come to a node that is not their
-primary), and take turns within every round. One machine does the work of three here: three times the
-processor time, and one disk for three copies. So the ratio to one replica is the worst that it can be.
+Three server processes on this machine, and a raw-frame client. Both tables are in the same cluster, reached
+over the same connections, two to each node. They take turns within every round, and with them a server that
+is alone. Requests go to the primary of their key, as drivers that know tokens send them, or, where it says
+so, to any node. One machine does the work of three here: three times the processor time, and one disk for
+three copies. So the ratio to one replica is the worst that it can be.
 
 Then: how long nobody can write a key whose primary was killed with kill -9 (`--failovers` times, with the
 lease of `--lease-seconds`), and how fast the simulations of replication run on one core.
 """
 
 import argparse
+import asyncio
 import importlib.util
 import re
 import shutil
@@ -28,31 +30,52 @@ from pathlib import Path
 
 import uvloop
 from _machine import cpu_seconds_fine, describe
-from _raw_client import RawConnection, connect, execute_body, run_pipelines
+from _raw_client import RawConnection, connect, execute_body
+from points import Server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.cluster.chaos.nodes import Node, Nodes
-from tests.cluster.chaos.placement import placement
+from tests.cluster.chaos.placement import Placement, placement
 from tests.cluster.chaos.raw import RawClient
 from tests.cluster.chaos.run import wait_until_at_rest
 from tests.meta.etcd_server import EtcdServer
 
 ONE, QUORUM = 0x0001, 0x0004
-COUNTS = (1, 3)
 CONNECTIONS_PER_NODE = 2
 TABLE = "CREATE TABLE {}.t (k bigint PRIMARY KEY, a text, b text, n int, x double)"
-#: What is asked, with which consistency, how often as a share of `--rows`, and with how many in flight.
-KINDS = {
-    "INSERT, 1 in flight": ("insert", QUORUM, 0.05, 1),
-    "INSERT, 256 in flight": ("insert", QUORUM, 1.0, 256),
-    "SELECT at QUORUM, 1 in flight": ("select", QUORUM, 0.05, 1),
-    "SELECT at QUORUM, 256 in flight": ("select", QUORUM, 1.0, 256),
-    "SELECT at ONE, 256 in flight": ("select", ONE, 1.0, 256),
-    "INSERT IF NOT EXISTS, 1 in flight": ("claim", QUORUM, 0.05, 1),
-    "INSERT IF NOT EXISTS, 256 in flight": ("claim", QUORUM, 0.5, 256),
-}
 #: Take --seeds and say how many seeds a minute they do. Those that are not there are left out.
 SIMULATIONS = ("belvedere.sim.replication", "belvedere.sim.cluster")
+
+
+@dataclass(frozen=True)
+class Kind:
+    statement: str
+    in_flight: int
+    consistency: int = QUORUM
+    any_node: bool = False
+
+    def __str__(self) -> str:
+        level = " at ONE" if self.consistency == ONE else ""
+        where = ", any node" if self.any_node else ""
+        return f"{self.statement}{level}, {self.in_flight} in flight{where}"
+
+    def count(self, rows: int) -> int:
+        """One after the other takes long, and conditional writes do."""
+        return max(1, rows // (20 if self.in_flight == 1 else 2 if self.statement == CLAIM else 1))
+
+
+INSERT, SELECT, CLAIM = "INSERT", "SELECT", "INSERT IF NOT EXISTS"
+KINDS = [
+    Kind(INSERT, 1),
+    Kind(INSERT, 256),
+    Kind(INSERT, 256, any_node=True),
+    Kind(SELECT, 1),
+    Kind(SELECT, 256),
+    Kind(SELECT, 256, any_node=True),
+    Kind(SELECT, 256, ONE, any_node=True),
+    Kind(CLAIM, 1),
+    Kind(CLAIM, 256),
+]
 
 
 def row(number: int) -> list[bytes]:
@@ -73,82 +96,118 @@ class Figures:
 
 
 @dataclass
-class Table:
-    """With so many replicas; a keyspace of its own."""
+class Side:
+    """A table, and how it is reached: by node, the connections to it."""
 
+    name: str
+    keyspace: str
     replicas: int
-    figures: dict[str, Figures] = field(default_factory=lambda: {kind: Figures() for kind in KINDS})
+    connections: dict[str, list[RawConnection]]
+    processes: list[int]
+    figures: dict[Kind, Figures] = field(default_factory=lambda: {kind: Figures() for kind in KINDS})
     statements: dict[str, bytes] = field(default_factory=dict)
+    #: Whose primary is who; None: there is one node only.
+    placed: Placement | None = None
     _claimed: int = 10**9
 
     @property
-    def keyspace(self) -> str:
-        return f"rf{self.replicas}"
+    def everybody(self) -> list[RawConnection]:
+        return [one for some in zip(*self.connections.values(), strict=True) for one in some]
 
-    async def create(self, connections: Sequence[RawConnection]) -> None:
+    async def create(self) -> None:
+        first = self.everybody[0]
         replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {self.replicas}}}"
-        await connections[0].query(f"CREATE KEYSPACE {self.keyspace} WITH replication = {replication}")
-        await connections[0].query(TABLE.format(self.keyspace))
+        await first.query(f"CREATE KEYSPACE {self.keyspace} WITH replication = {replication}")
+        await first.query(TABLE.format(self.keyspace))
         insert = f"INSERT INTO {self.keyspace}.t (k, a, b, n, x) VALUES (?, ?, ?, ?, ?)"
         select = f"SELECT k, a, b, n, x FROM {self.keyspace}.t WHERE k = ?"
-        texts = {"insert": insert, "select": select, "claim": f"{insert} IF NOT EXISTS"}
-        for connection in connections:
-            for name, text in texts.items():
+        for connection in self.everybody:
+            for name, text in {INSERT: insert, SELECT: select, CLAIM: f"{insert} IF NOT EXISTS"}.items():
                 self.statements[name] = await connection.prepare(text)
 
-    def bodies(self, kind: str, rows: int) -> list[bytes]:
-        name, level, share, _ = KINDS[kind]
-        count = max(1, round(rows * share))
-        numbers = [index * 7919 % rows for index in range(count)]
-        if name == "claim":
-            # Nobody has these yet.
-            numbers = list(range(self._claimed, self._claimed + count))
-            self._claimed += count
-        values = [row(number)[: 1 if name == "select" else 5] for number in numbers]
-        return [execute_body(self.statements[name], value, level) for value in values]
+    def keys(self, kind: Kind, rows: int) -> list[int]:
+        count = kind.count(rows)
+        if kind.statement != CLAIM:
+            return [index * 7919 % rows for index in range(count)]
+        # Nobody has these yet.
+        self._claimed += count
+        return list(range(self._claimed - count, self._claimed))
+
+    def parts(self, kind: Kind, rows: int) -> list[tuple[RawConnection, list[bytes]]]:
+        """What goes over which connection."""
+        keys = self.keys(kind, rows)
+        bodies = [self._body(kind, key) for key in keys]
+        if kind.any_node or self.placed is None:
+            users = self.everybody if kind.in_flight > 1 else self.everybody[:1]
+            return [(user, bodies[index :: len(users)]) for index, user in enumerate(users)]
+        owned: dict[str, list[bytes]] = {}
+        for key, body in zip(keys, bodies, strict=True):
+            primary = self.placed.primary_of(f"{self.keyspace}.t", struct.pack(">q", key))
+            owned.setdefault(primary, []).append(body)
+        if kind.in_flight == 1:
+            return [(self.connections[node][0], some) for node, some in owned.items()][:1]
+        return [
+            (user, some[index::CONNECTIONS_PER_NODE])
+            for node, some in owned.items()
+            for index, user in enumerate(self.connections[node])
+        ]
+
+    def _body(self, kind: Kind, key: int) -> bytes:
+        values = row(key)[: 1 if kind.statement == SELECT else 5]
+        return execute_body(self.statements[kind.statement], values, kind.consistency)
+
+    async def take(self, kind: Kind, rows: int, *, warming: bool) -> None:
+        parts = [part for part in self.parts(kind, rows) if part[1]]
+        count = sum(len(bodies) for _, bodies in parts)
+        before, began = self._spent(), time.perf_counter()
+        each = max(1, kind.in_flight // len(parts))
+        await asyncio.gather(*(user.pipeline(bodies, each) for user, bodies in parts))
+        if not warming:
+            figures = self.figures[kind]
+            figures.rates.append(count / (time.perf_counter() - began))
+            figures.micros.append((self._spent() - before) / count * 1e6)
+            figures.latencies += [latency for user, _ in parts for latency in user.latencies]
+
+    def _spent(self) -> float:
+        return sum(map(cpu_seconds_fine, self.processes))
 
 
-async def run_rounds(arguments: argparse.Namespace, nodes: Nodes) -> None:
-    connections = [
-        await connect(node.host, nodes.port) for _ in range(CONNECTIONS_PER_NODE) for node in nodes.all
+async def run_rounds(arguments: argparse.Namespace, nodes: Nodes, alone: Server) -> None:
+    processes = [node.process.pid for node in nodes.all]
+    many = {
+        node.name: [await connect(node.host, nodes.port) for _ in range(CONNECTIONS_PER_NODE)]
+        for node in nodes.all
+    }
+    single = {"alone": [await connect("127.0.0.1", alone.port) for _ in range(len(nodes.all) * 2)]}
+    sides = [
+        Side("alone", "alone", 1, single, [alone.pid]),
+        Side("1 replica", "rf1", 1, many, processes),
+        Side("3 replicas", "rf3", 3, many, processes),
     ]
-    tables = [Table(count) for count in COUNTS]
-    for table in tables:
-        await table.create(connections)
+    for side in sides:
+        await side.create()
+    for side in sides[1:]:
+        side.placed = await asyncio.to_thread(placement, nodes.metadata)
     for turn in range(arguments.rounds + 1):
-        for kind, (_, _, _, depth) in KINDS.items():
-            for offset in range(len(tables)):
-                table = tables[(turn + offset) % len(tables)]
-                bodies = table.bodies(kind, arguments.rows)
-                users = connections if depth > 1 else [connections[turn % len(connections)]]
-                before = spent(nodes)
-                seconds, latencies = await run_pipelines(users, bodies, max(1, depth // len(users)))
-                if turn:  # The first round only warms up.
-                    figures = table.figures[kind]
-                    figures.rates.append(len(bodies) / seconds)
-                    figures.micros.append((spent(nodes) - before) / len(bodies) * 1e6)
-                    figures.latencies += latencies
-    report(tables)
+        for kind in KINDS:
+            for offset in range(len(sides)):
+                # The first round only warms up.
+                await sides[(turn + offset) % len(sides)].take(kind, arguments.rows, warming=turn == 0)
+    report(sides)
 
 
-def spent(nodes: Nodes) -> float:
-    return sum(cpu_seconds_fine(node.process.pid) for node in nodes.all)
-
-
-def report(tables: Sequence[Table]) -> None:
-    print(f"{'':<47} {'requests':>10} {'ratio':>6} {'p50':>8} {'p99':>8}    {'all servers':>11} {'ratio':>6}")
-    single = tables[0]
+def report(sides: Sequence[Side]) -> None:
+    print(f"{'':<51} {'requests':>10} {'ratio':>6} {'p50':>9} {'p99':>10}   {'all servers':>12} {'ratio':>6}")
     for kind in KINDS:
-        for table in tables:
-            mine, alone = table.figures[kind], single.figures[kind]
-            rate = statistics.median(mine.rates)
-            slower = statistics.median(a / b for a, b in zip(mine.rates, alone.rates, strict=True))
-            dearer = statistics.median(a / b for a, b in zip(mine.micros, alone.micros, strict=True))
+        for side in sides:
+            mine, one = side.figures[kind], sides[1].figures[kind]
+            rate, micros = statistics.median(mine.rates), statistics.median(mine.micros)
+            faster = statistics.median(a / b for a, b in zip(mine.rates, one.rates, strict=True))
+            dearer = statistics.median(a / b for a, b in zip(mine.micros, one.micros, strict=True))
             p50, p99 = (percentile(mine.latencies, share) * 1e3 for share in (0.5, 0.99))
             print(
-                f"{kind:<36} {table.replicas} replica{'s' if table.replicas > 1 else ' '} {rate:>8,.0f}/s"
-                f" {slower:>6.2f} {p50:>5.2f} ms {p99:>5.2f} ms    {statistics.median(mine.micros):>8.1f} µs"
-                f" {dearer:>6.2f}",
+                f"{kind!s:<39} {side.name:<11} {rate:>8,.0f}/s {faster:>6.2f} {p50:>6.2f} ms {p99:>7.2f} ms"
+                f"   {micros:>9.1f} µs {dearer:>6.2f}",
                 flush=True,
             )
 
@@ -236,7 +295,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rows, arguments.rounds, arguments.lease_seconds = 200, 1, 2.0
-        arguments.failovers, arguments.seeds = 1, 5
+        arguments.failovers, arguments.seeds = 1, 2
     print(f"{describe()}, metadata in {arguments.metadata}")
     folder = Path(tempfile.mkdtemp(prefix="belvedere-bench-", dir=arguments.folder))
     try:
@@ -250,7 +309,11 @@ def main() -> None:
             ) as nodes,
         ):
             nodes.start()
-            uvloop.run(run_rounds(arguments, nodes))
+            alone = Server(folder / "alone", arguments.fsync)
+            try:
+                uvloop.run(run_rounds(arguments, nodes, alone))
+            finally:
+                alone.stop()
             run_failovers(nodes, arguments.failovers, arguments.lease_seconds)
             nodes.stop()
         run_simulations(arguments.seeds)

@@ -109,6 +109,20 @@ def check_metadata(state: ClusterState, directory: DirectoryRecord) -> None:
             f"the metadata store is not the one that node {directory.node} joined before: by it, all tables "
             "of its data directory would be gone"
         )
+    if directory.lease is None and not directory.cluster_id:
+        _check_nothing_is_missing(state, directory.node)
+
+
+def _check_nothing_is_missing(state: ClusterState, node: str) -> None:
+    """A directory that never was this node's has nothing, while others count on what the node has."""
+    tablets = [tablet for found in state.tablet_maps.values() for tablet in found.tablets]
+    relied_on = sum(node in tablet.in_sync for tablet in tablets)
+    if relied_on:
+        raise NodeRefused(
+            f"node {node} is relied on to have {relied_on} tablets, and this data directory has nothing of "
+            "them. Start it with the directory that it had. If that is lost: the others do without it once "
+            "they have noticed, and can then give it what they have"
+        )
 
 
 async def open_store(

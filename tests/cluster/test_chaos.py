@@ -7,6 +7,7 @@ runs are the same. A run that fails leaves its record in a folder that the failu
 import copy
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,26 +19,15 @@ from cassandra import ConsistencyLevel
 from cassandra.cluster import Session
 from cassandra.query import SimpleStatement
 
-from belvedere.sim.checkers.history import History
 from tests.cluster.chaos import broken, schema
 from tests.cluster.chaos.client import connected, only
 from tests.cluster.chaos.judging import judged
 from tests.cluster.chaos.nemesis import Fault, drawn
-from tests.cluster.chaos.nodes import Nodes
+from tests.cluster.chaos.nodes import NodeDidNotStart, Nodes, wait_for
 from tests.cluster.chaos.placement import placement
 from tests.cluster.chaos.raw import RawClient, Told
 from tests.cluster.chaos.recording import Record
-from tests.cluster.chaos.run import (
-    Load,
-    collect,
-    create_schema,
-    lives_of,
-    look_at_rest,
-    start_clients,
-    stop_clients,
-    wait_until_at_rest,
-    whole_run,
-)
+from tests.cluster.chaos.run import Load, wait_until_at_rest, whole_run
 from tests.cluster.chaos.work import LOST, REFUSALS
 from tests.drivers.server_process import BELVEDERE
 from tests.meta.etcd_server import EtcdServer, etcd_program
@@ -82,7 +72,7 @@ def check(record: Record, folder: Path) -> None:
 def chaos(
     kind: str,
     folder: Path,
-    seed: int,
+    load: Load,
     faults: list[Fault],
     *,
     each_alone: bool = False,
@@ -95,14 +85,23 @@ def chaos(
             Nodes(folder, metadata, lease_seconds=LEASE, options=small, program=program)
         )
         clients = folder / "clients"
-        return whole_run(nodes, Load(seed), faults, clients, print, store=store, each_alone=each_alone)
+        return whole_run(nodes, load, faults, clients, print, store=store, each_alone=each_alone)
 
 
-def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
-    faults = [Fault("kill", 1, 2.2, 0.8), Fault("sleep", 2, 2.5, 0.8), Fault("kill", 3, 0.1, 0.5)]
-    record = chaos("etcd", tmp_path, 1, faults)
+def test_one_node_after_another_is_stopped_killed_and_paused(tmp_path: Path) -> None:
+    faults = [
+        Fault("leave", 0, 0.7, 0.5),
+        Fault("kill", 1, 2.2, 0.8),
+        Fault("sleep", 2, 2.5, 0.8),
+        Fault("kill", 3, 0.1, 0.5),
+    ]
+    # A view that is built when two of three have left would say so.
+    record = chaos("etcd", tmp_path, Load(1, late_views=False), faults)
     check(record, tmp_path / "record")
-    # With one node away a majority is there: what was asked for had an answer again soon.
+    # Clients went on with the others when a node stopped; none had anything to complain about.
+    first_lives = [next(life for life in record.lives if life.node == node) for node in ("n1", "n2", "n3")]
+    assert [(life.status, life.log) for life in first_lives] == [(0, [])] * 3
+    # While a majority is there, what is asked for has an answer again soon.
     assert longest_silence(record) < 20
     lose_something(record)
     assert any("no order" in finding for finding in judged(record).findings)
@@ -110,7 +109,7 @@ def test_one_node_after_another_is_killed_and_paused(tmp_path: Path) -> None:
 
 def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
     faults = [Fault("kill all", 0, 0.0, 1.5), Fault("nap", 2, 1.0, 0.2), Fault("kill all", 0, 0.2, 0.5)]
-    check(chaos("sqlite", tmp_path, 2, faults), tmp_path / "record")
+    check(chaos("sqlite", tmp_path, Load(2), faults), tmp_path / "record")
 
 
 @pytest.mark.long
@@ -119,14 +118,14 @@ def test_the_whole_cluster_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["etcd", "sqlite"])
 def test_whatever_befalls_it(kind: str, seed: int, tmp_path: Path) -> None:
     faults = drawn(seed, 60, 3, LEASE, with_store=kind == "etcd")
-    check(chaos(kind, tmp_path, seed, faults, each_alone=True), tmp_path / "record")
+    check(chaos(kind, tmp_path, Load(seed), faults, each_alone=True), tmp_path / "record")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_updates_without_their_lock_would_be_noticed(tmp_path: Path) -> None:
     program = broken.command("updates_without_lock")
-    record = chaos("sqlite", tmp_path, 1, [Fault("nap", 1, 0.1, 15.0)], program=program)
+    record = chaos("sqlite", tmp_path, Load(1), [Fault("nap", 1, 0.1, 15.0)], program=program)
     assert any("should not be there" in finding for finding in judged(record).findings)
 
 
@@ -153,30 +152,6 @@ def lose_something(record: Record) -> None:
     )
     for one in record.contents:
         one.registers[name] = -1
-
-
-def test_nodes_stop_one_after_the_other_while_clients_go_on(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        metadata, _ = stack.enter_context(metadata_store("etcd", tmp_path))
-        nodes = stack.enter_context(Nodes(tmp_path, metadata, lease_seconds=LEASE))
-        nodes.start()
-        cluster = connected(nodes.hosts, nodes.port, request_timeout=30)
-        create_schema(nodes, cluster.connect())
-        cluster.shutdown()
-        clients = start_clients(nodes, Load(3), tmp_path / "clients", stack)
-        time.sleep(1)
-        for node in nodes.all:
-            assert node.stop() == 0
-            assert node.lives[-1].log_lines() == [], "nothing is wrong when a node stops"
-            time.sleep(1)
-        record = Record(History(time.monotonic_ns), failures=stop_clients(clients))
-        collect(record, tmp_path / "clients")
-        nodes.start()
-        look_at_rest(nodes, record, print)
-        assert nodes.stop() == [0, 0, 0]
-        record.lives = lives_of(nodes)
-    check(record, tmp_path / "record")
-    assert [line for life in record.lives for line in life.log] == []
 
 
 # --- one node, looked at closely ----------------------------------------------------------------------
@@ -356,3 +331,48 @@ def test_another_takes_over_from_a_killed_primary_within_a_few_leases(three: Nod
             assert read(session, key) == 7
     victim.start()
     wait_until_at_rest(three)
+
+
+def test_a_node_whose_directory_is_gone_is_relied_on_no_more_before_it_begins_anew(three: Nodes) -> None:
+    wait_until_at_rest(three)
+    with session_without(three) as session:
+        for key in KEYS:
+            until_written(session, key, 8)
+    victim = three[3]
+    victim.kill()
+    shutil.rmtree(three.folder / victim.name)
+    with pytest.raises(NodeDidNotStart, match="this data directory has nothing of them"):
+        victim.start()
+    with session_without(three, victim.name) as session:
+        for key in KEYS:
+            until_written(session, key, 9)
+    wait_for(lambda: not relied_on(three, victim.name), 60, "the others do without it")
+    victim.start()
+    wait_until_at_rest(three)
+    # What it has now is all that there was.
+    for other in three.all[:2]:
+        other.kill()
+    with session_without(three) as session:
+        for key in KEYS:
+            assert read_at_one(session, key) == 9
+    three.start()
+    wait_until_at_rest(three)
+
+
+def relied_on(nodes: Nodes, name: str) -> bool:
+    tablets = placement(nodes.metadata).tablets.values()
+    return any(name in tablet.in_sync for found in tablets for tablet in found)
+
+
+def read_at_one(session: Session, key: str) -> int | None:
+    deadline = time.monotonic() + 60
+    statement = SimpleStatement(f"SELECT v FROM {TABLE} WHERE k = %s", consistency_level=ONE)
+    while True:
+        try:
+            row = session.execute(statement, (key,)).one()
+        except (*REFUSALS, *LOST):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return None if row is None else row.v

@@ -48,7 +48,7 @@ def hunt_once(seed: int, seconds: float, arguments: argparse.Namespace, folder: 
                 folder / "clients",
                 lambda text: print(f"  {text}", flush=True),
                 store=etcd,
-                each_alone=arguments.nodes > 1,
+                each_alone=arguments.nodes == 3,
             )
     finally:
         if etcd is not None:

@@ -12,8 +12,8 @@ from tests.meta.etcd_server import EtcdServer
 #: killed after a while in which no other heard it, so nobody else has what it did then. `outlive`: the others
 #: are killed, and are back when it is killed itself: they must not serve what only it knows to be old.
 ONE = {"kill": 4, "sleep": 4, "desert": 2, "outlive": 1, "nap": 1, "stop": 1}
-#: What all may suffer at once.
-ALL = {"kill all": 3, "sleep all": 1}
+#: What all may suffer. `leave`: they are asked to stop, one after the other.
+ALL = {"kill all": 3, "sleep all": 1, "leave": 1}
 _DESERTED_SECONDS = 0.5
 #: What the metadata store may suffer, if it is a process of its own.
 STORE = {"pause store": 1, "kill store": 1}
@@ -86,6 +86,9 @@ def _befall_nodes(nodes: Nodes, fault: Fault) -> None:
     if fault.kind == "outlive":
         _outlive(nodes, suffering[0], fault.lasts)
         return
+    if fault.kind == "leave":
+        _leave(nodes, fault.lasts)
+        return
     for node in suffering:
         match fault.kind:
             case "kill" | "kill all":
@@ -112,6 +115,13 @@ def _desert(nodes: Nodes, node: Node) -> None:
     node.kill()
     for other in others:
         other.resume()
+
+
+def _leave(nodes: Nodes, pause: float) -> None:
+    for node in nodes.all:
+        node.stop()
+        time.sleep(pause)
+    nodes.start()
 
 
 def _outlive(nodes: Nodes, node: Node, seconds: float) -> None:

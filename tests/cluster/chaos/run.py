@@ -222,14 +222,14 @@ def wait_until_at_rest(nodes: Nodes, seconds: float = _REST_SECONDS) -> float:
 
 
 def look_at_rest(nodes: Nodes, record: Record, say: Say) -> None:
-    """What each node tells then, asked for a majority, for all, and for any."""
+    """What each node tells then, asked for a majority, and for any."""
     patience_ends = time.monotonic() + _PATIENCE_SECONDS
     try:
         say(f"at rest after {wait_until_at_rest(nodes):.1f} s")
         for node in nodes.all:
             cluster = connected([node.host], nodes.port, policy=only(node.host), request_timeout=30)
             try:
-                for level in ("QUORUM", "ALL", "ONE"):
+                for level in ("QUORUM", "ONE"):
                     record.contents.append(_contents(cluster, node.name, level, patience_ends))
             finally:
                 cluster.shutdown()

@@ -14,7 +14,7 @@ from cassandra.cluster import NoHostAvailable, Session
 from cassandra.connection import ConnectionException
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
 
-from belvedere.sim.checkers.history import History, Operation, Value
+from belvedere.sim.checkers.history import History, Kind, Operation, Outcome, Value
 from tests.cluster.chaos import schema
 from tests.cluster.chaos.recording import Trouble
 
@@ -61,6 +61,9 @@ class Statements:
         self.put = prepared(f"INSERT INTO {ks}.items (shelf, id, place, size, filler) VALUES (?, ?, ?, ?, ?)")
         self.move = prepared(f"UPDATE {ks}.items SET place = ?, size = ? WHERE shelf = ? AND id = ?")
         self.take = prepared(f"DELETE FROM {ks}.items WHERE shelf = ? AND id = ?")
+        self.clear = prepared(f"DELETE FROM {ks}.items WHERE shelf = ? AND id >= ? AND id < ?")
+        self.scan = prepared(f"SELECT k, v FROM {ks}.registers")
+        self.scan.fetch_size = 20
         self.look = prepared(f"SELECT size FROM {ks}.items WHERE shelf = ? AND id = ?")
         self.count = prepared(f"UPDATE {ks}.counters SET n = n + 1 WHERE k = ?")
 
@@ -97,7 +100,9 @@ class Client:
         key = self._key()
         name = schema.register(schema.REGISTERS, key)
         share, do = self._draw.random(), self._statements
-        if share < 0.45:
+        if share < 0.02:
+            self._scan()
+        elif share < 0.45:
             value = self._value()
             # Even for one replica's word all have it who are in sync: no level is weaker than another here.
             statement = self._draw.choice(do.write)
@@ -149,7 +154,12 @@ class Client:
         number = self._generation() * KEYS + self._draw.randrange(KEYS)
         name = schema.item(shelf, number)
         share, do = self._draw.random(), self._statements
-        if share < 0.6:
+        if share < 0.03:
+            first = number - number % KEYS
+            names = [schema.item(shelf, one) for one in range(first, first + KEYS)]
+            every = [self.history.write(self._name, one, None) for one in names]
+            self._write(every, do.clear, (shelf, first, first + KEYS))
+        elif share < 0.6:
             value = self._value()
             place = schema.place_of(value)
             operation = self.history.write(self._name, name, value)
@@ -166,6 +176,24 @@ class Client:
         key = self._key()
         operation = self.history.write(self._name, schema.register(schema.COUNTERS, key), 1)
         self._write([operation], self._statements.count, (key,))
+
+    def _scan(self) -> None:
+        """Page by page, while the primaries of what was not seen yet may change. Each row was there at some
+        moment of it, and whatever is not in it was not there at some moment."""
+        known = {one.key for one in self.history.operations if one.key.startswith(schema.REGISTERS)}
+        began = time.monotonic_ns()
+        found: dict[str, Value] = {}
+
+        def note(rows: Any) -> None:
+            # Whoever takes the next row may be told that its page cannot be had.
+            found.update((schema.register(schema.REGISTERS, key), value) for key, value in rows)
+
+        if self._carry_out((), self._statements.scan, (), note):
+            ended = time.monotonic_ns()
+            for key in known | found.keys():
+                seen = Operation(self._name, key, Kind.READ, began, ended=ended, outcome=Outcome.DONE)
+                seen.seen = found.get(key)
+                self.history.operations.append(seen)
 
     # How each is carried out and noted.
 
@@ -219,7 +247,7 @@ class Client:
     ) -> bool:
         """Whether there was an answer."""
         try:
-            rows = self._statements.execute(statement, values)
+            note(self._statements.execute(statement, values))
         except Exception as error:
             if isinstance(error, REFUSALS):
                 for operation in refusable:
@@ -228,7 +256,6 @@ class Client:
             # As somebody who tries again would.
             time.sleep(0.05)
             return False
-        note(rows)
         return True
 
     def _trouble(self, error: Exception, allowed: bool) -> None:
