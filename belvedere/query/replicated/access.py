@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind, Outcome, Overloaded, Unknown
+from belvedere.cluster.messages import Done, Kind, NotServing, Outcome, Overloaded, Unknown
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import Tablet
 from belvedere.model.mutations import Mutation
@@ -189,9 +189,9 @@ class LeveledAccess:
         await self._cluster.runtime.clock.sleep(0)
 
     async def _ask(
-        self, table: Table, token: int, kind: str, level: Level, body: bytes
+        self, table: Table, token: int, kind: str, level: Level, body: bytes, only: int | None = None
     ) -> tuple[Outcome, Tablet | None]:
-        find = finder(table.id, token, self._source)
+        find = finder(table.id, token, self._source, only)
         return await self._cluster.ask(find, kind, level, body, self._until)
 
     def _check(self) -> None:
@@ -222,7 +222,11 @@ class LeveledAccess:
             Change(mutation, list(others), list(seen), chosen, least, targets=self._tablets_of(others))
         )
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
-        outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
+        # The tablets of a batch are those of one moment: of a table that is emptied, all or none.
+        only = self._tablets_of([mutation])[0] if others else None
+        outcome, tablet = await self._ask(table, mutation.token, kind, level, body, only)
+        if only and isinstance(outcome, NotServing) and self._tablets_of([mutation])[0] not in (0, only):
+            raise NotAsSeen
         if not isinstance(outcome, Done):
             write_type = "COUNTER" if table.is_counter else "CAS" if seen else "BATCH" if others else "SIMPLE"
             raise failure_of(outcome, self._attempt(table, tablet, level, write_type))

@@ -145,7 +145,10 @@ async def check_inserts(asker: Asker, memory: Memory) -> None:
     there = {row["n"] for row in await asker.ask("SELECT n FROM emptied")}
     emptied = [one for one in memory.truncations if one.done is not False]
     for insert in memory.inserts:
-        found = insert.number in there
+        count = len(there.intersection(insert.numbers))
+        if count not in (0, len(insert.numbers)):
+            raise Broken(f"of {insert} there is only a part")
+        found = count > 0
         if found and insert.done is False:
             raise Broken(f"{insert} was refused, and was carried out")
         if found and insert.done and any(one.done and _is_before(insert, one) for one in emptied):

@@ -207,12 +207,14 @@ class DataClient(Client):
     # --- truncation ----------------------------------------------------------------------------------
 
     async def _insert(self) -> None:
-        if self.random.random() < 0.04:
+        if self.random.random() < 0.08:
             truncation = Told(self.now)
             self.memory.truncations.append(truncation)
             await self.do(truncation, "TRUNCATE emptied", QUORUM)
             return
-        insert = Insert(self.now, number=self.memory.next_value())
+        numbers = tuple(self.memory.next_value() for _ in range(self.one_of((1, 1, 2, 3))))
+        insert = Insert(self.now, numbers=numbers)
         self.memory.inserts.append(insert)
-        text = f"INSERT INTO emptied (k, n) VALUES ({insert.number % 4}, {insert.number})"
+        parts = [f"INSERT INTO emptied (k, n) VALUES ({number % 4}, {number})" for number in numbers]
+        text = parts[0] if len(parts) == 1 else f"BEGIN BATCH {'; '.join(parts)}; APPLY BATCH"
         await self.do(insert, text, self.one_of(_LEVELS))

@@ -25,7 +25,9 @@ class Batch(Told):
 
 @dataclass
 class Insert(Told):
-    number: int = 0
+    """Of one row, or of several by one batch: all of them are there, or none."""
+
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass
