@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from belvedere.cluster import events
 from belvedere.cluster.backup import Backup
 from belvedere.cluster.barrier import Barrier
@@ -56,7 +58,7 @@ def delivered_before_it_is() -> Patch:
 
 def parts_of_batches_stay_where_they_are() -> Patch:
     async def deliver_all(self: Outbox, version: int, write: Any) -> bool:
-        return await original(self, version, type(write)(write.mutation, write.views, [], write.delivered))
+        return await original(self, version, msgspec.structs.replace(write, others=[], targets=[]))
 
     original = Outbox._deliver_all
     return patch.object(Outbox, "_deliver_all", deliver_all)
@@ -241,26 +243,24 @@ class Bug:
 
 
 BUGS = [
-    Bug(new_primary_does_not_deliver, "batches", 100),
-    Bug(undelivered_forgotten_at_a_restart, "batches", 100),
-    Bug(delivered_before_it_is, "batches", 100),
-    Bug(parts_of_batches_stay_where_they_are, "batches", 100),
-    Bug(failed_deliveries_count, "batches", 100),
-    Bug(parts_of_batches_not_waited_for, "batches", 100),
-    Bug(written_batches_look_refused, "batches", 100),
-    Bug(images_without_versions, "rows", 100),
-    Bug(updates_do_not_see_what_was_ordered, "registers", 100),
-    Bug(what_was_seen_not_compared, "registers", 100),
-    Bug(what_was_seen_not_compared, "counters", 100),
-    Bug(writes_dated_by_whoever_asks, "registers", 100),
-    Bug(dates_of_others_not_asked_for, "registers", 100),
-    Bug(answered_before_it_is_committed, "registers", 100),
-    Bug(serves_without_a_valid_lease, "registers", 100),
-    Bug(reads_at_one_from_any_replica, "registers", 100),
-    Bug(builds_begin_at_once, "rows", 100),
-    Bug(builds_newer_than_what_they_read, "rows", 100),
-    Bug(views_not_looked_at_again, "rows", 100),
-    Bug(truncation_keeps_tablets, "truncation", 100),
-    Bug(truncation_keeps_tablets_of_views, "rows", 100),
-    Bug(unknown_names_not_looked_up, "schema", 100),
+    Bug(new_primary_does_not_deliver, "batches", 20),
+    Bug(undelivered_forgotten_at_a_restart, "batches", 40),
+    Bug(delivered_before_it_is, "batches", 10),
+    Bug(parts_of_batches_stay_where_they_are, "batches", 10),
+    Bug(failed_deliveries_count, "batches", 20),
+    Bug(parts_of_batches_not_waited_for, "batches", 10),
+    Bug(written_batches_look_refused, "batches", 150, rare=True),
+    Bug(images_without_versions, "rows", 20),
+    Bug(updates_do_not_see_what_was_ordered, "registers", 20),
+    Bug(what_was_seen_not_compared, "registers", 40),
+    Bug(what_was_seen_not_compared, "counters", 10),
+    Bug(writes_dated_by_whoever_asks, "registers", 10),
+    Bug(dates_of_others_not_asked_for, "registers", 200, rare=True),
+    Bug(answered_before_it_is_committed, "registers", 10),
+    Bug(serves_without_a_valid_lease, "registers", 150, rare=True),
+    Bug(builds_begin_at_once, "rows", 100, rare=True),
+    Bug(builds_newer_than_what_they_read, "rows", 20),
+    Bug(truncation_keeps_tablets, "truncation", 10),
+    Bug(truncation_keeps_tablets_of_views, "rows", 20),
+    Bug(unknown_names_not_looked_up, "schema", 40),
 ]

@@ -46,6 +46,7 @@ _RPC = RpcSettings(
     connect_seconds=0.4, first_pause=0.02, longest_pause=0.2, heartbeat_seconds=0.25, heartbeats_missed=2
 )
 _PORT = 7000
+_SEGMENT_BYTES = 32 << 10
 _DATA = "data"
 _LEASE = f"{_DATA}/lease"
 
@@ -57,8 +58,9 @@ def calm_store() -> StoreFaults:
 class Node:
     """One life of a node, in the order in which a server puts it together."""
 
-    def __init__(self, runtime: SimRuntime, store: MetadataStore) -> None:
+    def __init__(self, runtime: SimRuntime, store: MetadataStore, memtable_bytes: int) -> None:
         self.runtime = runtime
+        self._memtable_bytes = memtable_bytes
         self.metadata = Metadata(runtime, store)
         self._duties = Duties(runtime, FailoverLeader(runtime, self.metadata, LEASE_SECONDS))
         self.member = Member(
@@ -84,7 +86,13 @@ class Node:
         self._duties.failover.start()
         registration = Registration(runtime.machine, "sim", "id", host, port)
         incarnation = await member.join(registration, await self._former_lease())
-        options = DatabaseOptions(storage=_storage(), cluster_name="sim", node=runtime.machine)
+        storage = EngineOptions(
+            segment_bytes=_SEGMENT_BYTES,
+            closed_segments=2,
+            memtable_bytes=self._memtable_bytes,
+            cache_bytes=4 * self._memtable_bytes,
+        )
+        options = DatabaseOptions(storage=storage, cluster_name="sim", node=runtime.machine)
         self.database = database = await Database.open(runtime, f"{_DATA}/node", self.metadata, options)
         database.admit_by(member.operations)
         database.barrier = member.known_to_all
@@ -115,12 +123,6 @@ class Node:
     @property
     def is_member(self) -> bool:
         return self.member.operations.allowed
-
-
-def _storage() -> EngineOptions:
-    return EngineOptions(
-        segment_bytes=128 << 10, closed_segments=3, memtable_bytes=60_000, cache_bytes=200_000
-    )
 
 
 class Cluster:
@@ -159,7 +161,7 @@ class Cluster:
     async def _live(self, machine: str) -> None:
         while True:
             runtime = self.world.boot(machine)
-            node = Node(runtime, self.service.connect(runtime))
+            node = Node(runtime, self.service.connect(runtime), self.plan.memtable_bytes)
             try:
                 await runtime.perform(node.start())
                 self.nodes[machine] = node

@@ -46,6 +46,8 @@ class Plan:
     #: Seconds of faults, and between one and the next.
     lasts: float
     pace: float
+    #: Of each node. With little memory rows go to files, the log is let go, and who is behind needs a snapshot.
+    memtable_bytes: int
     #: Whether the power of all machines fails when all is done: everything must be on their disks.
     dark_end: bool
 
@@ -79,5 +81,6 @@ def draw(seed: int) -> Plan:
         frozenset(chosen),
         random.uniform(1.5, 3.5),
         between(random.random(), 0.15, 0.8),
+        random.choice((60_000, 60_000, 60_000, 12_000, 5_000)),
         random.random() < 0.2,
     )
