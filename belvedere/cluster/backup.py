@@ -22,6 +22,7 @@ from belvedere.cluster.messages import (
     TailOf,
 )
 from belvedere.cluster.reads import Reads
+from belvedere.cluster.tail import within
 from belvedere.model.positions import Record
 
 
@@ -89,6 +90,7 @@ class Backup:
                 return self._cut_back(message)
             case AskTail():
                 records = self._log.tail.after(message.after, self._limits.batch)
+                records = within(records, self._limits.batch_bytes)
                 answer = TailOf(*self._heading, self._log.last, records)
                 return [Send(sender, answer)]
         return []

@@ -59,6 +59,8 @@ class ReadAsked(Happening, frozen=True):
     epoch: int
     level: Level
     to_write: bool = False
+    #: It waits for others, and keeps nobody from being served.
+    idle: bool = False
 
 
 class Looked(Happening, frozen=True):

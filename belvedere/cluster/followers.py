@@ -6,6 +6,7 @@ from belvedere.cluster.configuration import Configuration, Moment
 from belvedere.cluster.events import Effect, NeedSnapshot, ReadTail, Send, TailRead
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import Append, AskTail, CutBack, Standing
+from belvedere.cluster.tail import within
 from belvedere.model.positions import NOWHERE, Position, Record
 
 
@@ -56,7 +57,7 @@ class Feeding:
                 return []
             follower.reading = True
             return [ReadTail(follower.node, sent)]
-        records = tail.after(sent, self._limits.batch)
+        records = within(tail.after(sent, self._limits.batch), self._limits.batch_bytes)
         if records:
             follower.sent = records[-1].position
         return [self._append(follower, sent, records)]

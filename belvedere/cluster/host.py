@@ -5,6 +5,7 @@ tablet, or an epoch of it, is not known here yet. What waits is bounded, in numb
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,6 +90,8 @@ class Host:
         #: Who answers of others are for, and who is asked for snapshots.
         self.on_reply: Callable[[Reply], None] = lambda reply: None
         self.on_snapshot_needed: Callable[[int, str], None] = lambda tablet, learner: None
+        #: This node neither serves nor follows any more: others are to take its place.
+        self.on_broken: Callable[[], None] = lambda: None
         #: For those who check: called after each event of a seat.
         self.watch: Callable[[Seat], None] | None = None
 
@@ -104,7 +107,9 @@ class Host:
             seat.close()
         for task in self._tasks:
             task.cancel()
-            await task.wait()
+        for task in self._tasks:
+            with contextlib.suppress(Exception):  # It is in the log.
+                await task.wait()
 
     # --- what seats ask ------------------------------------------------------------------------------
 
@@ -125,10 +130,19 @@ class Host:
     def log_broken(self, error: Exception) -> None:
         """Nobody knows what the log holds: this node neither serves nor follows until it starts anew."""
         if not self._broken:
-            self._broken = True
             self._runtime.log("error", "replication.log_broken", error=str(error))
+        self._give_up()
+
+    def replica_failed(self, tablet: int, error: Exception) -> None:
+        self._runtime.log("error", "replication.replica_failed", tablet=tablet, error=repr(error))
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if not self._broken:
+            self._broken = True
             for seat in self.seats.values():
                 seat.close()
+            self.on_broken()
 
     def restored(self, tablet: int, position: Position) -> None:
         """A snapshot is in place."""

@@ -16,6 +16,8 @@ class Limits:
     pending: int = 1024
     #: Records in one message, and on the way to one follower.
     batch: int = 64
+    #: About how many bytes of records in one message: half of what a frame between nodes holds.
+    batch_bytes: int = 8 << 20
     window: int = 1024
     #: Committed records that stay in memory for those who are a little behind.
     remembered: int = 1024

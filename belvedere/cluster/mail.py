@@ -6,10 +6,13 @@ good as lost, but for requests: whoever asked is told that nobody was there, and
 
 from collections.abc import Callable
 
+import msgspec
+
 from belvedere.cluster import members
 from belvedere.cluster.messages import (
     AnyMessage,
     Append,
+    Failed,
     NotServing,
     Outcome,
     Reply,
@@ -19,6 +22,7 @@ from belvedere.cluster.messages import (
 )
 from belvedere.cluster.rpc import Method, Rpc
 from belvedere.cluster.rpc_errors import RpcError
+from belvedere.cluster.rpc_frames import FrameTooLarge
 from belvedere.cluster.rpc_server import Caller
 from belvedere.cluster.rpc_settings import Peer
 from belvedere.meta.metadata import Metadata
@@ -82,6 +86,17 @@ class Mail:
             else:
                 lost = NotServing(f"{peer.node} cannot be reached: {error}")
             self._return(peer.node, parcel, lost)
+        except FrameTooLarge as error:
+            self._refuse(peer.node, parcel, str(error))
+
+    def _refuse(self, node: str, parcel: list[AnyMessage], why: str) -> None:
+        """What is too large for a frame never arrives: who waits for it is told."""
+        self._runtime.log("error", "mail.too_large", to=node, error=why)
+        failed = Failed("FrameTooLarge", why)
+        self._return(node, parcel, failed)
+        for message in parcel:
+            if isinstance(message, Reply):
+                self.send(node, msgspec.structs.replace(message, outcome=failed))
 
     def _return(self, node: str, messages: list[AnyMessage], outcome: Outcome) -> None:
         for message in messages:

@@ -53,8 +53,8 @@ class TabletStore(Protocol):
         """The newest position in the log that is not beyond `after`, and records that follow it; None if
         the log does not go back so far."""
 
-    def takes_writes(self) -> bool:
-        """Whether what earlier writes have left to do leaves room for more."""
+    def takes_write(self, body: bytes) -> bool:
+        """Whether what earlier writes have left to do leaves room for this one."""
 
     def key_of(self, body: bytes) -> bytes:
         """What an update is alone with while it reads, decides and writes; and what a write changes."""

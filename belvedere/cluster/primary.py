@@ -150,9 +150,11 @@ class Primary:
         return self._order(event.request, event.level, event, now)
 
     def read(self, event: ReadAsked, now: Moment) -> list[Effect]:
-        refusal = self._refusal(event.epoch, event.level, now)
+        refusal = self._refusal(event.epoch, event.level, now, idle=event.idle)
         if refusal is not None:
             return [Answer(event.request, refusal)]
+        if event.idle:
+            self._reads.idle.add(event.request)
         if event.to_write and not self._sees_everything():
             self._reads.behind.append((self._log.last, event.request, event.level))
             return []
@@ -163,7 +165,7 @@ class Primary:
         them come: the key is held."""
         return self._log.committed == self._log.last
 
-    def _refusal(self, epoch: int, level: Level, now: Moment) -> Outcome | None:
+    def _refusal(self, epoch: int, level: Level, now: Moment, idle: bool = False) -> Outcome | None:
         if self.phase is not Phase.SERVING:
             return NotServing(f"the primary is {self.phase.value}")
         if not self._may_serve(now):
@@ -174,7 +176,7 @@ class Primary:
         needed = level.needed(len(self.configuration.replicas))
         if in_sync < needed:
             return Unavailable(needed, in_sync)
-        if len(self._writes) + len(self._reads) >= self._limits.pending:
+        if not idle and len(self._writes) + len(self._reads) >= self._limits.pending:
             return Overloaded()
         return None
 

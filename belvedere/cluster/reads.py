@@ -12,11 +12,13 @@ class Reads:
         self.behind: list[tuple[Position, int, Level]] = []
         #: Asked, and looking.
         self.looking: dict[int, Level] = {}
+        #: Of those that look: these wait for others, and do not count.
+        self.idle: set[int] = set()
         #: Looked, and waiting until what was seen is committed.
         self.waiting: list[tuple[Position, int]] = []
 
     def __len__(self) -> int:
-        return len(self.behind) + len(self.looking) + len(self.waiting)
+        return len(self.behind) + len(self.looking) - len(self.idle) + len(self.waiting)
 
     @property
     def wait(self) -> bool:
@@ -27,6 +29,7 @@ class Reads:
         return Look(request)
 
     def looked(self, event: Looked) -> None:
+        self.idle.discard(event.request)
         if self.looking.pop(event.request, None) is not None:
             self.waiting.append((event.seen, event.request))
 
@@ -57,5 +60,6 @@ class Reads:
         ]
         self.behind.clear()
         self.looking.clear()
+        self.idle.clear()
         self.waiting.clear()
         return [Answer(request, NotServing(why)) for request in requests]

@@ -63,19 +63,21 @@ class Router:
                 return refused
             state = self._metadata.state
             tablet = find(state)
-            if tablet is not None:
-                target = self._target(tablet, kind, level)
-                if is_read:
-                    left = min(left, _READ_TRY)
-                outcome = await self._try(target, tablet, kind, level, body, left)
-                if isinstance(outcome, StaleEpoch):
-                    refused = NotServing("the tablet's configuration changes")
-                    await self._catch_up(outcome.revision, until)
-                    continue
-                again = isinstance(outcome, NotServing)
-                if not again and not (is_read and isinstance(outcome, Unknown)):
-                    return outcome
-                refused = outcome
+            if tablet is None:
+                # Who asks has known it: it is gone.
+                return refused
+            target = self._target(tablet, kind, level)
+            if is_read:
+                left = min(left, _READ_TRY)
+            outcome = await self._try(target, tablet, kind, level, body, left)
+            if isinstance(outcome, StaleEpoch):
+                refused = NotServing("the tablet's configuration changes")
+                await self._catch_up(outcome.revision, until)
+                continue
+            again = isinstance(outcome, NotServing)
+            if not again and not (is_read and isinstance(outcome, Unknown)):
+                return outcome
+            refused = outcome
             await clock.sleep(_PAUSE * (1.0 + self._runtime.random.random()))
 
     def _target(self, tablet: Tablet, kind: str, level: Level) -> str:

@@ -14,6 +14,7 @@ from belvedere.cluster.locks import KeyLocks
 from belvedere.cluster.log import Limits, Log
 from belvedere.cluster.messages import (
     AnyMessage,
+    Append,
     Done,
     Failed,
     Kind,
@@ -22,11 +23,12 @@ from belvedere.cluster.messages import (
     ReplicaMessage,
     Reply,
     Request,
+    TailOf,
 )
 from belvedere.cluster.ports import Found, Opened, TabletStore
 from belvedere.cluster.primary import Primary
 from belvedere.cluster.replica import TabletReplica
-from belvedere.cluster.tail import Tail
+from belvedere.cluster.tail import Tail, within
 from belvedere.model.positions import NOWHERE, Position
 from belvedere.runtime.api import Runtime
 
@@ -41,6 +43,7 @@ class House(Protocol):
     def catch_up(self, revision: int) -> None: ...
     def propose(self, seat: "Seat", number: int, configuration: Configuration) -> None: ...
     def log_broken(self, error: Exception) -> None: ...
+    def replica_failed(self, tablet: int, error: Exception) -> None: ...
     def need_snapshot(self, tablet: int, learner: str) -> None: ...
 
 
@@ -98,10 +101,12 @@ class Seat:
     def moment(self) -> Moment:
         return self._house.moment()
 
-    @property
-    def is_learner(self) -> bool:
-        role = self.replica.role
-        return isinstance(role, Backup) and not role.in_sync
+    def lacks(self, position: Position, primary: str) -> bool:
+        """A learner of this primary, whose log ends before the position."""
+        role, log = self.replica.role, self.replica.log
+        if not isinstance(role, Backup) or role.in_sync or role.configuration.primary != primary:
+            return False
+        return log.last < position
 
     def post(self, event: Event) -> None:
         """What happens while an event is being dealt with has its turn after it."""
@@ -114,6 +119,11 @@ class Seat:
             while self._events:
                 for effect in self.replica.handle(self._events.popleft(), now):
                     hands[type(effect)](effect)
+        except Exception as error:
+            # Half of an event was dealt with: nobody knows any more what this replica is.
+            self.close()
+            self._house.replica_failed(self.tablet, error)
+            return
         finally:
             self._busy = False
         self._set_timer(now.seconds)
@@ -126,7 +136,8 @@ class Seat:
             self._cancel_timer()
 
     def take(self, sender: str, message: ReplicaMessage) -> None:
-        if not self._store.has_room():
+        brings = isinstance(message, Append | TailOf) and bool(message.records)
+        if brings and not self._store.has_room():
             # As if it had been lost: it is sent again. If that lasts, others go on without this replica.
             return
         self.post(events.Received(sender, message))
@@ -201,13 +212,19 @@ class Seat:
         self._runtime.spawn("replication.read_tail", self._read(effect.node, effect.position, self._cuts))
 
     async def _read(self, node: str, after: Position, cuts: int) -> None:
-        found = await self._store.read_tail(after, self._limits.batch)
+        try:
+            found = await self._store.read_tail(after, self._limits.batch)
+        except Exception as error:
+            # A snapshot does as well, if that can be read.
+            self._runtime.log("warning", "replication.log_not_read", tablet=self.tablet, error=repr(error))
+            found = None
         if self._cuts != cuts:
             return
         if found is None:
             self.post(events.TailGone(node))
         else:
-            self.post(events.TailRead(node, after, *found))
+            floor, records = found
+            self.post(events.TailRead(node, after, floor, within(records, self._limits.batch_bytes)))
 
     def _need_snapshot(self, effect: events.NeedSnapshot) -> None:
         self._house.need_snapshot(self.tablet, effect.node)
@@ -229,8 +246,9 @@ class Seat:
         if len(self._asked) > 2 * self._limits.pending:
             self._reply(number, Overloaded())
         elif request.kind in (Kind.READ, Kind.FRESH):
-            self.post(events.ReadAsked(number, request.epoch, request.level))
-        elif not self._store.takes_writes() or not self._store.has_room():
+            idle = request.kind == Kind.FRESH
+            self.post(events.ReadAsked(number, request.epoch, request.level, idle=idle))
+        elif not self._store.has_room() or not self._store.takes_write(request.body):
             self._reply(number, Overloaded())
         elif request.kind == Kind.UPDATE:
             self._update(number, asked)

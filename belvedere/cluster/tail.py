@@ -6,6 +6,16 @@ from collections.abc import Sequence
 from belvedere.model.positions import NOWHERE, Position, Record
 
 
+def within(records: Sequence[Record], most: int) -> tuple[Record, ...]:
+    """The first of them, at least one, that have no more bytes together than this."""
+    size = 0
+    for index, record in enumerate(records):
+        size += len(record.data)
+        if size > most and index:
+            return tuple(records[:index])
+    return tuple(records)
+
+
 class Tail:
     """`base` is the position before the oldest record that is held; what lies before that is on disk only."""
 

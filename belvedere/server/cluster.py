@@ -183,7 +183,7 @@ class ClusterSide:
         async def on_lease(lease: int) -> None:
             await sides[0]._note(lease=lease)
 
-        duties = Duties(FailoverLeader(runtime, metadata, settings.lease_seconds))
+        duties = Duties(runtime, FailoverLeader(runtime, metadata, settings.lease_seconds))
         member = Member(
             runtime,
             settings.cluster,

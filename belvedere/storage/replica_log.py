@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from belvedere.model.positions import Position, Record
+from belvedere.runtime.errors import DiskError
 from belvedere.storage.errors import CommitUnknown, Dropped, StorageError
 from belvedere.storage.logformat import RECORD_BYTES
 from belvedere.storage.replica_backlog import Waiting
@@ -82,7 +83,11 @@ class ReplicaLog(ReplicaRecords):
             opened.append(await self._restore(incoming.directory, about))
 
         await to_the_end(self._runtime, "replica.restore", restore)
-        await incoming.abandon()
+        try:
+            await incoming.abandon()
+        except DiskError as error:
+            # A next start finds nothing of it.
+            self._runtime.log("warning", "replica.incoming_not_removed", cause=str(error))
         return opened[0]
 
     async def _restore(self, directory: str, about: SnapshotAbout) -> OpenedReplica:

@@ -7,11 +7,14 @@ order it comes.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
+from belvedere.query.errors import Overloaded, ReadTimeout, Unavailable, WriteTimeout
 from belvedere.query.keeping import ALWAYS
-from belvedere.query.replicated.access import ClusterAccess, LeveledAccess
+from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.finding import Source
 from belvedere.query.select.source import RangeSource
 from belvedere.runtime.api import Runtime
@@ -22,6 +25,10 @@ from belvedere.views.images import ImageMaker
 #: Images on their way at once.
 _AT_ONCE = 64
 _QUORUM = 4
+#: How often one page, or image, is tried again, and how soon, in seconds.
+_TRIES, _PAUSE = 20, 0.5
+
+T = TypeVar("T")
 
 
 class _VersionedScan:
@@ -32,7 +39,7 @@ class _VersionedScan:
         self.version = 0
 
     async def scan(self, table: Table, read: RangeRead, now: int) -> ScanPage:
-        found = await self._cluster.at(_QUORUM).scan_stored(table, read, now)
+        found = await _insist(self._cluster, lambda: self._cluster.at(_QUORUM).scan_stored(table, read, now))
         if not self.version:
             self.version = found.version
         return found.page
@@ -69,12 +76,25 @@ async def build_range(
         if pause := runtime.buggify("views.build_page"):
             await pause
         for first in range(0, len(updates), _AT_ONCE):
-            access: LeveledAccess = cluster.at(_QUORUM, source)
             some = updates[first : first + _AT_ONCE]
-            await asyncio.gather(*(access.write_one(view, mutation) for view, mutation in some))
+            await asyncio.gather(*(_write(cluster, source, view, mutation) for view, mutation in some))
         total += len(page)
         progress(len(page))
         await runtime.clock.sleep(len(page) / max_rate if max_rate else 0)
     # What was ordered before this build knew of it has its images on their way.
     await cluster.at(_QUORUM).delivered(base, tokens[0])
     return total
+
+
+async def _write(cluster: ClusterAccess, source: Source, view: Table, mutation: Mutation) -> None:
+    await _insist(cluster, lambda: cluster.at(_QUORUM, source).write_one(view, mutation))
+
+
+async def _insist(cluster: ClusterAccess, work: Callable[[], Awaitable[T]]) -> T:
+    """What a failover interrupts is done again: the range need not be begun anew."""
+    for _ in range(_TRIES):
+        try:
+            return await work()
+        except (Unavailable, WriteTimeout, ReadTimeout, Overloaded):
+            await cluster.runtime.clock.sleep(_PAUSE)
+    return await work()

@@ -6,21 +6,19 @@ left.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import msgspec
 
-from belvedere.cluster.barrier import BarrierTimeout
-from belvedere.cluster.operations import Fenced
 from belvedere.meta import view_records
 from belvedere.meta.election import Tenure
 from belvedere.meta.state import ClusterState
-from belvedere.meta.store import MetadataError
 from belvedere.meta.view_records import BUILDING
 from belvedere.model.schema import Table
 from belvedere.query.database import Database
-from belvedere.query.errors import CQLError, InvalidRequest
+from belvedere.query.errors import InvalidRequest
 from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.finding import Source
 from belvedere.query.system.virtual import VirtualRow
@@ -28,7 +26,16 @@ from belvedere.runtime.api import Runtime
 from belvedere.views import status
 from belvedere.views.cluster_build import build_range
 from belvedere.views.cluster_verify import ClusterVerification
-from belvedere.views.coordinator import FIRST_PAUSE, LAST_PAUSE, Amount, Coordinator, Lane, Task, Trouble
+from belvedere.views.coordinator import (
+    FIRST_PAUSE,
+    LAST_PAUSE,
+    Amount,
+    Coordinator,
+    Lane,
+    OpenView,
+    Task,
+    Trouble,
+)
 from belvedere.views.keeper import MakerCache, Makers
 from belvedere.views.proposals import completing
 from belvedere.views.verify import Report
@@ -57,6 +64,8 @@ class ClusterViews:
         #: What this node, as leader, has read for tasks that are not done, and what went wrong.
         self._read: dict[Task, int] = {}
         self._told = Coordinator()
+        #: Of bases that made trouble: the pause before their next try, and when that is.
+        self._tries: dict[bytes, tuple[float, float]] = {}
         database.keep_views(self, self._status_rows)
 
     # --- for writers and readers ---------------------------------------------------------------------
@@ -124,25 +133,35 @@ class ClusterViews:
     # --- building, as leader -------------------------------------------------------------------------
 
     async def lead(self, tenure: Tenure) -> None:
-        """Build what is to be built, until cancelled: one base after the other."""
-        pause = FIRST_PAUSE
+        """Build what is to be built, until cancelled: one range after the other. A base that makes trouble
+        waits for its next try, and the others do not wait for it."""
         while True:
             base = self._next_base()
             if base is None:
-                pause = FIRST_PAUSE
-                await self._metadata.until(lambda state: self._next_base() is not None)
+                await self._until_there_is_work()
                 continue
             try:
                 await self._build(base, tenure)
-                pause = FIRST_PAUSE
-            except (CQLError, Fenced, MetadataError, BarrierTimeout, RuntimeError) as error:
+                self._tries.pop(base, None)
+            except Exception as error:
+                pause = min(LAST_PAUSE, 2 * self._tries.get(base, (FIRST_PAUSE / 2, 0.0))[0])
+                self._tries[base] = pause, self._runtime.clock.monotonic() + pause
                 self._remember(base, error)
-                await self._runtime.clock.sleep(pause)
-                pause = min(2 * pause, LAST_PAUSE)
 
     def _next_base(self) -> bytes | None:
-        waiting = [one for one in status.open_views(self._database.state) if not one.held]
-        return max(waiting, key=lambda one: one.priority).base if waiting else None
+        now = self._runtime.clock.monotonic()
+        ready = [one for one in self._waiting() if self._tries.get(one.base, (0.0, 0.0))[1] <= now]
+        return max(ready, key=lambda one: one.priority).base if ready else None
+
+    def _waiting(self) -> list[OpenView]:
+        return [one for one in status.open_views(self._database.state) if not one.held]
+
+    async def _until_there_is_work(self) -> None:
+        now = self._runtime.clock.monotonic()
+        soonest = min((until - now for _, until in self._tries.values() if until > now), default=None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(soonest):
+                await self._metadata.until(lambda state: self._next_base() is not None)
 
     def _remember(self, base: bytes, error: Exception) -> None:
         self._runtime.log("warning", "views.build_failed", cause=str(error))

@@ -2,15 +2,12 @@
 
 import pytest
 
-from belvedere.sim.cluster.asking import KEYSPACE, Asker, NoAnswer, Refused
+from belvedere.sim.cluster.asking import Asker, NoAnswer, Refused
 from belvedere.sim.cluster.checks import check_replicas
-from belvedere.sim.cluster.nodes import Cluster
-from belvedere.sim.cluster.plan import Plan
 from belvedere.sim.cluster.rest import at_rest
-from belvedere.sim.randomness import stream
 from belvedere.sim.world import World
+from tests.cluster.calm_cluster import MACHINES, calm_cluster
 
-MACHINES = ("n1", "n2", "n3")
 #: Far more than the simulated nodes' logs keep.
 ROWS, VALUE = 300, "x" * 3000
 
@@ -32,14 +29,7 @@ async def _done(asker: Asker, text: str) -> bool:
 
 
 async def _away_for_long(world: World) -> None:
-    nodes = Cluster(world, Plan(MACHINES, 3, 1, (), 0, 0.0, frozenset(), 0.0, 0.0))
-    asker = Asker(nodes, stream(world.seed, "asker"))
-    for machine in MACHINES:
-        nodes.boot(machine)
-    while len(nodes.up) < 3:
-        await world.sleep(0.05)
-    replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
-    await asker.change_schema(f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}")
+    nodes, asker = await calm_cluster(world)
     table = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c)) WITH tablets = {'initial': 2}"
     await asker.change_schema(table)
     columns = "k IS NOT NULL AND c IS NOT NULL AND v IS NOT NULL"

@@ -16,7 +16,7 @@ from belvedere.meta.state import Tablet
 from belvedere.model.mutations import Mutation
 from belvedere.model.schema import Table
 from belvedere.query.access import Admission, ViewKeeper
-from belvedere.query.errors import WriteTimeout
+from belvedere.query.errors import CQLError, InvalidRequest, WriteTimeout
 from belvedere.query.keeping import deletes_many
 from belvedere.query.partition_locks import PartitionLocks
 from belvedere.query.replicated.dates import Chosen, chosen_times
@@ -25,6 +25,7 @@ from belvedere.query.replicated.finding import Find, Source, finder
 from belvedere.query.replicated.large_deletions import delete_most
 from belvedere.query.replicated.operations import (
     NOT_AS_SEEN,
+    NOT_YET,
     AwaitDelivery,
     Change,
     RangePage,
@@ -32,7 +33,6 @@ from belvedere.query.replicated.operations import (
     ReadPartition,
     ReadRange,
     Seen,
-    changes,
     decode_date,
     decode_page,
     decode_rows,
@@ -158,7 +158,10 @@ class LeveledAccess:
 
     async def scan_stored(self, table: Table, read: RangeRead, now: int) -> RangePage:
         token = read.start[0]
-        last = self._cluster.metadata.state.tablet_maps[table.id].holding(token).last_token
+        tablets = self._cluster.metadata.state.tablet_maps.get(table.id)
+        if tablets is None:
+            raise InvalidRequest(f"table {table.name} does not exist")
+        last = tablets.holding(token).last_token
         body = encode(ReadRange(read, now))
         found = decode_page(await self._get(table, token, Kind.READ, body, self._level))
         found.page.after = 0
@@ -215,7 +218,9 @@ class LeveledAccess:
         self._check()
         chosen = self._chosen_of(mutation, others, decided=bool(seen))
         least = await self._latest_date(others) if others and chosen is not None else 0
-        body = changes(mutation, others, seen, chosen, least)
+        body = encode(
+            Change(mutation, list(others), list(seen), chosen, least, targets=self._tablets_of(others))
+        )
         kind, level = (Kind.UPDATE, _at_least_quorum(self._level)) if seen else (Kind.WRITE, self._level)
         outcome, tablet = await self._ask(table, mutation.token, kind, level, body)
         if not isinstance(outcome, Done):
@@ -225,6 +230,10 @@ class LeveledAccess:
             raise NotAsSeen
         if others:
             await self._parts_delivered(table, mutation.token)
+
+    def _tablets_of(self, others: Sequence[Mutation]) -> list[int]:
+        maps = self._cluster.metadata.state.tablet_maps
+        return [maps[other.table].holding(other.token).id if other.table in maps else 0 for other in others]
 
     async def write_mark(self, table: Table, token: int) -> None:
         """A record that changes nothing: when this returns, all that was ordered before has been applied."""
@@ -250,15 +259,26 @@ class LeveledAccess:
 
     async def _parts_delivered(self, table: Table, token: int) -> None:
         """The batch is written, whatever comes of this: it must not look as if it had been refused."""
-        body = encode(AwaitDelivery())
-        outcome, tablet = await self._ask(table, token, Kind.FRESH, Level.ONE, body)
+        outcome, tablet = await self._wait_for_delivery(table, token)
         if not isinstance(outcome, Done):
             why = Unknown("it is written, and parts of it may be on their way still")
             raise failure_of(why, self._attempt(table, tablet, self._level, "BATCH"))
 
     async def delivered(self, table: Table, token: int) -> None:
         """Return when what was written to this tablet has reached views and other partitions."""
-        await self._get(table, token, Kind.FRESH, encode(AwaitDelivery()), Level.ONE, "BATCH")
+        self._check()
+        outcome, tablet = await self._wait_for_delivery(table, token)
+        if not isinstance(outcome, Done):
+            raise failure_of(outcome, self._attempt(table, tablet, Level.ONE, "BATCH"))
+
+    async def _wait_for_delivery(self, table: Table, token: int) -> tuple[Outcome, Tablet | None]:
+        body, clock = encode(AwaitDelivery()), self._cluster.runtime.clock
+        while True:
+            outcome, tablet = await self._ask(table, token, Kind.FRESH, Level.ONE, body)
+            if not isinstance(outcome, Done) or outcome.result != NOT_YET:
+                return outcome, tablet
+            if clock.monotonic() > self._until:
+                return Unknown("what was written is on its way still"), tablet
 
     def partly_written(self) -> WriteTimeout:
         why = "other writes came in between, when a part had been written already"
@@ -308,9 +328,9 @@ class _Turn:
                 await self._access.write_one(
                     table, mutation, (), self._seen.get((table.id, mutation.key), ())
                 )
-            except NotAsSeen:
+            except (NotAsSeen, CQLError) as error:
                 if written:
-                    raise self._access.partly_written() from None
+                    raise self._access.partly_written() from error
                 raise
             written = True
         return 0

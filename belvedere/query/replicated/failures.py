@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.messages import Failed, NotServing, Outcome, Overloaded, Unavailable, Unknown
+from belvedere.cluster.rpc_frames import FrameTooLarge
 from belvedere.meta.state import ClusterState, Tablet
 from belvedere.model.schema import Table
 from belvedere.query import errors
@@ -41,7 +42,7 @@ def failure_of(outcome: Outcome, attempt: Attempt) -> CQLError:
 
 
 def _failed(attempt: Attempt, kind: str, why: str) -> CQLError:
-    if kind in (MutationTooLarge.__name__, Dropped.__name__):
+    if kind in (MutationTooLarge.__name__, Dropped.__name__, FrameTooLarge.__name__):
         return InvalidRequest(why)
     if attempt.write_type:
         # Nothing was done, and trying again may help.

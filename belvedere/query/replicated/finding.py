@@ -16,12 +16,15 @@ class Source(NamedTuple):
     tablet: int
 
 
-def finder(table: bytes, token: int, source: Source | None = None) -> Find:
+def finder(table: bytes, token: int, source: Source | None = None, only: int | None = None) -> Find:
+    """`only`: none but this tablet."""
+
     def find(state: ClusterState) -> Tablet | None:
         tablets = state.tablet_maps.get(table)
         if tablets is None or (source is not None and not _is_there(state, source)):
             return None
-        return tablets.holding(token)
+        found = tablets.holding(token)
+        return found if only is None or found.id == only else None
 
     return find
 

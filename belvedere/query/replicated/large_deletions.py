@@ -8,6 +8,7 @@ from typing import Protocol
 from belvedere.model.mutations import Mutation, RangeDeletion
 from belvedere.model.ordering import ABOVE
 from belvedere.model.schema import Table
+from belvedere.query.errors import CQLError
 from belvedere.query.keeping import ALWAYS, DELETED_AT_ONCE
 from belvedere.storage.deletions import disjoint
 from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows
@@ -16,6 +17,7 @@ from belvedere.storage.reads import KeySlice, PartitionRead, PartitionRows
 class PieceByPiece(Protocol):
     async def read_stored(self, table: Table, read: PartitionRead, now: int) -> PartitionRows: ...
     async def write_one(self, table: Table, mutation: Mutation) -> None: ...
+    def partly_written(self) -> CQLError: ...
 
 
 async def delete_most(access: PieceByPiece, table: Table, mutation: Mutation) -> None:
@@ -23,6 +25,7 @@ async def delete_most(access: PieceByPiece, table: Table, mutation: Mutation) ->
     ranges = disjoint(mutation.ranges)
     if mutation.deletion is not None:
         ranges = disjoint([*ranges, RangeDeletion(b"", ABOVE, mutation.deletion)])
+    written = False
     for whole in ranges:
         start = whole.start
         while True:
@@ -34,5 +37,11 @@ async def delete_most(access: PieceByPiece, table: Table, mutation: Mutation) ->
             end = found.rows[-1][0] + b"\0"
             piece = RangeDeletion(start, end, whole.deletion)
             part = Mutation(table.id, mutation.token, mutation.key, [], ranges=[piece])
-            await access.write_one(table, part)
+            try:
+                await access.write_one(table, part)
+            except CQLError as error:
+                if written:
+                    raise access.partly_written() from error
+                raise
+            written = True
             start = end

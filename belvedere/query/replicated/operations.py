@@ -1,7 +1,5 @@
 """What nodes ask of a tablet's replicas: the bodies of requests, and what comes back."""
 
-from collections.abc import Sequence
-
 import msgspec
 from xxhash import xxh3_128_digest
 
@@ -23,7 +21,8 @@ class ReadRange(msgspec.Struct, array_like=True, frozen=True, tag="range"):
 
 
 class AwaitDelivery(msgspec.Struct, array_like=True, frozen=True, tag="delivered"):
-    """Answered when all that was written before has reached the tablets of views, and of other partitions."""
+    """Answered when all that was written before has reached the tablets of views, and of other partitions;
+    with NOT_YET after a while: whoever waits on asks again."""
 
 
 class ReadDate(msgspec.Struct, array_like=True, frozen=True, tag="date"):
@@ -52,6 +51,10 @@ class Change(msgspec.Struct, array_like=True, frozen=True, tag="change"):
     #: Write times are later than this, and so are those of what is ordered later: other primaries know times
     #: up to here, of parts of the same batch.
     least: int = 0
+    #: An outbox brings it.
+    delivered: bool = False
+    #: Of the tablets that the others are for.
+    targets: list[int] = []
 
 
 class RangePage(msgspec.Struct, array_like=True):
@@ -62,8 +65,9 @@ class RangePage(msgspec.Struct, array_like=True):
 
 Operation = ReadPartition | ReadRange | ReadDate | AwaitDelivery | Change
 
-#: Results of a Change.
+#: Results of a Change, and of AwaitDelivery.
 CHANGED, NOT_AS_SEEN = b"+", b"!"
+NOT_YET = b"?"
 
 encode = msgspec.msgpack.Encoder().encode
 _decode_operation = msgspec.msgpack.Decoder(Operation).decode
@@ -77,12 +81,37 @@ def decode_operation(body: bytes) -> Operation:
     return found
 
 
+#: Pages are cut so that they have about so many bytes: a frame between nodes holds no more than twice that.
+_PAGE_BYTES = 8 << 20
+
+
+def encode_rows(found: PartitionRows) -> bytes:
+    """As many of the rows as fit into a frame: `more` says that there are others."""
+    data = encode(found)
+    while len(data) > _PAGE_BYTES and len(found.rows) > 1:
+        found = msgspec.structs.replace(found, rows=found.rows[: len(found.rows) // 2], more=True)
+        data = encode(found)
+    return data
+
+
+def encode_page(found: RangePage) -> bytes:
+    """As many of the partitions as fit, and of the first one's rows: `next` says where to go on."""
+    data = encode(found)
+    while len(data) > _PAGE_BYTES:
+        partitions = found.page.partitions
+        if len(partitions) > 1:
+            kept, after = partitions[: len(partitions) // 2], partitions[len(partitions) // 2]
+        elif partitions and len(partitions[0].rows) > 1:
+            after = partitions[0]
+            rows = after.rows[: len(after.rows) // 2]
+            kept = [msgspec.structs.replace(after, rows=rows, more=True)]
+        else:
+            break
+        found = RangePage(ScanPage(kept, (after.token, after.key)), found.version)
+        data = encode(found)
+    return data
+
+
 def digest(found: PartitionRows) -> bytes:
     """Equal for equal rows that are stored in the same way."""
     return xxh3_128_digest(encode((found.static, found.rows, found.more)))
-
-
-def changes(
-    first: Mutation, others: Sequence[Mutation], seen: Sequence[Seen], chosen: Chosen | None, least: int
-) -> bytes:
-    return encode(Change(first, list(others), list(seen), chosen, least))

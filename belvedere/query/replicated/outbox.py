@@ -8,6 +8,7 @@ replica keeps in mind what is open. The number of records is bounded: beyond tha
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from belvedere.model.mutations import Mutation, ReplicatedWrite
@@ -17,17 +18,16 @@ from belvedere.runtime.api import Runtime, TaskHandle
 #: Records with something to deliver, beyond which writes are refused.
 MOST_OPEN = 900
 #: Records whose deliveries are under way at once.
-_AT_ONCE = 32
-#: Between looks whether this replica is primary by now, in seconds.
-_LOOK = 0.3
-#: After a delivery that failed.
-_PAUSE = 0.1
+_AT_ONCE = 128
+#: Before what was not delivered is tried again, in seconds, and between looks whether this replica is
+#: primary.
+_PAUSE, _LOOK = 0.1, 0.3
 #: How long nothing must be open before a record of its own says so.
 _IDLE = 1.0
 
-#: Bring a mutation to the tablet that it belongs to, and the latest write time that it may have; False if
-#: nobody knows whether it arrived.
-Deliver = Callable[[Mutation, int], Awaitable[bool]]
+#: Bring a mutation to the tablet that it belongs to, with the latest write time that it may have, and the
+#: tablet that it was for when it was written, if that counts; False if nobody knows whether it arrived.
+Deliver = Callable[[Mutation, int, int | None], Awaitable[bool]]
 
 
 class Outbox:
@@ -45,11 +45,15 @@ class Outbox:
         self._may_deliver = may_deliver
         self._keep_from = keep_from
         self._write_mark = write_mark
+        #: By version, in their order.
         self._open: dict[int, ReplicatedWrite] = {}
         self._newest = 0
-        #: What a record has said of how far deliveries are.
-        self._said = 0
-        self._worker: TaskHandle | None = None
+        #: The newest that had something to deliver, and what a record has said of how far deliveries are.
+        self._newest_open = self._said = 0
+        self._running: dict[int, TaskHandle] = {}
+        #: These wait to be tried again.
+        self._failed: set[int] = set()
+        self._cancel_retry: Callable[[], None] | None = None
         self._marker: TaskHandle | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
@@ -65,7 +69,7 @@ class Outbox:
     @property
     def delivered(self) -> int:
         """Everything up to this version has arrived."""
-        return min(self._open) - 1 if self._open else self._newest
+        return next(iter(self._open)) - 1 if self._open else self._newest
 
     def learn(self, version: int, write: ReplicatedWrite) -> None:
         """A record is committed: in the order of versions."""
@@ -76,13 +80,13 @@ class Outbox:
             self._keep_from(write.delivered)
         if write.views or write.others:
             self._open[version] = write
-            if not self._closed and (self._worker is None or self._worker.done()):
-                self._worker = self._runtime.spawn("outbox.deliver", self._work())
+            self._newest_open = version
+            self._deliver_some()
 
     def begin_anew(self) -> None:
         """All that was learnt came from a log that is gone."""
         self._forget(list(self._open))
-        self._newest = self._said = 0
+        self._newest = self._newest_open = self._said = 0
 
     async def all_delivered(self) -> None:
         """Return when everything that is open now has arrived, by whomever."""
@@ -94,9 +98,15 @@ class Outbox:
 
     async def close(self) -> None:
         self._closed = True
-        for task in (self._worker, self._marker):
-            if task is not None:
-                task.cancel()
+        if self._cancel_retry is not None:
+            self._cancel_retry()
+        tasks = list(self._running.values())
+        if self._marker is not None:
+            tasks.append(self._marker)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(Exception):  # It is in the log.
                 await task.wait()
         for _, waiter in self._waiting:
             waiter.cancel()
@@ -110,34 +120,60 @@ class Outbox:
                 waiter.set_result(None)
         self._waiting = [one for one in self._waiting if not one[1].done()]
 
-    async def _work(self) -> None:
-        while self._open and not self._closed:
-            if not self._may_deliver():
-                await self._runtime.clock.sleep(_LOOK)
-                continue
+    def _deliver_some(self) -> None:
+        if self._closed or not self._open:
+            return
+        if not self._may_deliver():
+            self._retry_in(_LOOK)
+            return
+        for version in self._open:
+            if len(self._running) >= _AT_ONCE:
+                break
+            if version not in self._running and version not in self._failed:
+                work = self._deliver_record(version, self._open[version])
+                self._running[version] = self._runtime.spawn("outbox.deliver", work)
+
+    def _retry_in(self, seconds: float) -> None:
+        if self._cancel_retry is None:
+            self._cancel_retry = self._runtime.call_later(seconds, self._retry)
+
+    def _retry(self) -> None:
+        self._cancel_retry = None
+        self._failed.clear()
+        self._deliver_some()
+
+    async def _deliver_record(self, version: int, write: ReplicatedWrite) -> None:
+        well = False
+        try:
             if pause := self._runtime.buggify("outbox.deliver"):
                 await pause
-            versions = list(self._open)[:_AT_ONCE]
-            arrived = await asyncio.gather(
-                *(self._deliver_all(version, self._open[version]) for version in versions)
-            )
-            done = [version for version, well in zip(versions, arrived, strict=True) if well]
-            self._forget([version for version in done if version in self._open])
-            if len(done) < len(versions):
-                await self._runtime.clock.sleep(_PAUSE)
-        if not self._closed and (self._marker is None or self._marker.done()):
+            well = await self._deliver_all(version, write)
+        except Exception as error:
+            self._runtime.log("error", "outbox.delivery_failed", version=version, error=repr(error))
+        finally:
+            self._running.pop(version, None)
+        if not well:
+            self._failed.add(version)
+            self._retry_in(_PAUSE)
+        elif version in self._open:
+            self._forget([version])
+        self._deliver_some()
+        if not self._open and not self._closed and (self._marker is None or self._marker.done()):
             self._marker = self._runtime.spawn("outbox.mark", self._mark_when_idle())
 
     async def _deliver_all(self, version: int, write: ReplicatedWrite) -> bool:
         """Write times of other parts of a batch lie up to the version of its record."""
-        images = [self._deliver(stamp(update.mutation, version), 0) for update in write.views]
-        return all(await asyncio.gather(*images, *(self._deliver(other, version) for other in write.others)))
+        images = [self._deliver(stamp(update.mutation, version), 0, None) for update in write.views]
+        parts = [
+            self._deliver(other, version, target)
+            for other, target in zip(write.others, write.targets, strict=True)
+        ]
+        return all(await asyncio.gather(*images, *parts))
 
     async def _mark_when_idle(self) -> None:
         """So that the log need not be kept for what arrived long ago."""
-        while not self._closed and not self._open and self._said < self.delivered:
+        while not self._closed and not self._open and self._said < self._newest_open:
             newest = self._newest
             await self._runtime.clock.sleep(_IDLE)
             if newest == self._newest and not self._open and self._may_deliver():
                 await self._write_mark()
-                return

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from belvedere.cluster.configuration import Level
-from belvedere.cluster.messages import Done, Kind
+from belvedere.cluster.messages import Done, Failed, Kind
 from belvedere.cluster.ports import Opened
 from belvedere.meta.metadata import Metadata
 from belvedere.meta.state import ClusterState
@@ -18,7 +18,7 @@ from belvedere.runtime.api import Runtime
 from belvedere.storage.engine import StorageEngine
 
 #: For one delivery, in seconds; then it is tried again.
-_PATIENCE = 3.0
+_PATIENCE = 1.0
 
 
 class Replicas:
@@ -51,7 +51,7 @@ class Replicas:
         source = Source(store.table.id, tablet)
         rows.outbox = Outbox(
             self._runtime,
-            lambda mutation, least: self._deliver(source, mutation, least),
+            lambda mutation, least, target: self._deliver(source, mutation, least, target),
             lambda: self.serves(tablet),
             log.keep_from,
             lambda: self._write_mark(source, store.first_token),
@@ -59,6 +59,9 @@ class Replicas:
         rows.learn(found)
         log.on_shown = rows.outbox.learn
         self.rows[tablet] = rows
+        if store.table.view is not None:
+            # An image of long ago may arrive at any time, of an outbox that was stuck, or a build.
+            store.tombstones_needed += 1
         return Opened(rows, found.base, tuple(found.records), found.committed)
 
     async def stop(self) -> None:
@@ -75,15 +78,19 @@ class Replicas:
 
     # --- delivering ----------------------------------------------------------------------------------
 
-    async def _deliver(self, source: Source, mutation: Mutation, least: int) -> bool:
-        if mutation.table not in self._metadata.state.tablet_maps:
-            return True  # The table, or the view, was dropped.
-        find = finder(mutation.table, mutation.token, source)
-        return await self._write(find, Change(mutation, least=least))
+    async def _deliver(self, source: Source, mutation: Mutation, least: int, target: int | None) -> bool:
+        tablets = self._metadata.state.tablet_maps.get(mutation.table)
+        if tablets is None or (target is not None and tablets.holding(mutation.token).id != target):
+            return True  # The table, or the view, was dropped, or emptied.
+        find = finder(mutation.table, mutation.token, source, target)
+        return await self._write(find, Change(mutation, least=least, delivered=True))
 
     async def _write_mark(self, source: Source, token: int) -> None:
-        await self._write(finder(source.table, token, source), Change(None))
+        await self._write(finder(source.table, token, source), Change(None, delivered=True))
 
     async def _write(self, find: Find, change: Change) -> bool:
         outcome = await self.ask(find, Kind.WRITE, Level.ONE, encode(change), _PATIENCE)
-        return isinstance(outcome, Done)
+        if isinstance(outcome, Failed):
+            # It never can be: what comes after it must not wait for that.
+            self._runtime.log("error", "outbox.undeliverable", kind=outcome.kind, error=outcome.why)
+        return isinstance(outcome, Done | Failed)

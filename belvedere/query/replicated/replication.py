@@ -30,6 +30,7 @@ class Replication:
         limits: Limits,
         statement_seconds: float,
     ) -> None:
+        self._runtime, self._member = runtime, member
         metadata = database.metadata
         self.replicas = Replicas(
             runtime, metadata, database.engine, database.access.align, lambda: database.access.keeper
@@ -46,6 +47,8 @@ class Replication:
             limits,
         )
         mail.receive = self.host.receive
+        # Whoever follows in its place must know that it is gone.
+        self.host.on_broken = self._give_up
         router = Router(runtime, self.host, metadata, incarnation)
         self.snapshots = Snapshots(runtime, member.rpc, metadata, self.host, self.replicas.rows.get)
         self.replicas.ask = router.ask
@@ -68,8 +71,11 @@ class Replication:
         replication.host.start()
         return replication
 
+    def _give_up(self) -> None:
+        self._runtime.spawn("replication.give_up", self._member.leave())
+
     async def stop(self) -> None:
-        self.snapshots.stop()
+        await self.snapshots.stop()
         await self.replicas.stop()
         await self.host.stop()
 

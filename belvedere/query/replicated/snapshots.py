@@ -5,8 +5,10 @@ A snapshot that nobody reads from any more is let go. A fetch that fails leaves 
 offers anew when the learner says again where its log ends.
 """
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -17,8 +19,9 @@ from belvedere.cluster.rpc_errors import RpcError
 from belvedere.cluster.rpc_server import Caller
 from belvedere.cluster.rpc_settings import Peer
 from belvedere.meta.metadata import Metadata
+from belvedere.model.positions import Position
 from belvedere.query.replicated.tablet_rows import TabletRows
-from belvedere.runtime.api import Runtime
+from belvedere.runtime.api import Runtime, TaskHandle
 from belvedere.runtime.errors import DiskError
 from belvedere.storage.errors import StorageError
 from belvedere.storage.replica_snapshot import ReplicaSnapshot, SnapshotFile
@@ -33,6 +36,7 @@ _PATIENCE = 30.0
 class Offer(msgspec.Struct, frozen=True, array_like=True):
     number: int
     tablet: int
+    position: Position
     files: list[SnapshotFile]
 
 
@@ -81,15 +85,25 @@ class Snapshots:
         self._rows = rows
         self._given: dict[int, _Given] = {}
         self._fetching: set[int] = set()
+        self._tasks: list[TaskHandle] = []
         self._next = 1
         host.on_snapshot_needed = self._needed
         rpc.serve_at_once(OFFER, self._offered)
         rpc.serve(PIECE, self._piece)
         rpc.serve_at_once(DONE, lambda caller, number: self._let_go(number))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(Exception):  # It is in the log.
+                await task.wait()
         for number in list(self._given):
             self._let_go(number)
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(self._runtime.spawn(name, work))
 
     # --- giving --------------------------------------------------------------------------------------
 
@@ -98,7 +112,7 @@ class Snapshots:
             return
         number, self._next = self._next, self._next + 1
         self._given[number] = _Given(tablet, learner, None, self._runtime.clock.monotonic())
-        self._runtime.spawn("snapshot.give", self._give(number))
+        self._spawn("snapshot.give", self._give(number))
 
     async def _give(self, number: int) -> None:
         given = self._given[number]
@@ -108,8 +122,12 @@ class Snapshots:
             if rows is None or peer is None:
                 return
             self._runtime.sometimes("replication.snapshot")
-            given.snapshot = await rows.log.snapshot()
-            offer = Offer(number, given.tablet, list(given.snapshot.files))
+            snapshot = await rows.log.snapshot()
+            if number not in self._given:
+                snapshot.release()
+                return
+            given.snapshot = snapshot
+            offer = Offer(number, given.tablet, given.snapshot.position, list(given.snapshot.files))
             await self._rpc.call(peer, OFFER, offer, _PIECE_SECONDS)
             while number in self._given:
                 await self._runtime.clock.sleep(1.0)
@@ -139,13 +157,13 @@ class Snapshots:
         if peer is None or offer.tablet in self._fetching:
             return
         self._fetching.add(offer.tablet)
-        self._runtime.spawn("snapshot.fetch", self._fetch(peer, offer))
+        self._spawn("snapshot.fetch", self._fetch(peer, offer))
 
     async def _fetch(self, peer: Peer, offer: Offer) -> None:
         try:
             await self._restore(peer, offer)
             await self._rpc.call(peer, DONE, offer.number, _PIECE_SECONDS)
-        except (RpcError, StorageError, DiskError) as error:
+        except Exception as error:
             self._runtime.log("warning", "snapshot.not_fetched", tablet=offer.tablet, cause=str(error))
         finally:
             self._fetching.discard(offer.tablet)
@@ -159,8 +177,8 @@ class Snapshots:
             for file in offer.files:
                 await self._copy(peer, offer.number, file, incoming.write)
             seat = self._host.seats.get(offer.tablet)
-            if seat is None or not seat.is_learner:
-                return
+            if seat is None or not seat.lacks(offer.position, peer.node):
+                return  # It got what it needs another way, or from another primary.
             position = await rows.restore(incoming)
             self._host.restored(offer.tablet, position)
         finally:

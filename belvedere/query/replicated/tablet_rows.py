@@ -5,7 +5,10 @@ what is stored is ordered at once. One whose table has views, or that was decide
 ordered while its partition is held, and by then every record that was ordered before has been applied.
 """
 
+import asyncio
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from belvedere.cluster.ports import Found, WhenWritten, Written
 from belvedere.model.mutations import (
@@ -22,6 +25,7 @@ from belvedere.query.replicated.dates import moved
 from belvedere.query.replicated.operations import (
     CHANGED,
     NOT_AS_SEEN,
+    NOT_YET,
     AwaitDelivery,
     Change,
     Operation,
@@ -32,16 +36,22 @@ from belvedere.query.replicated.operations import (
     decode_operation,
     digest,
     encode,
+    encode_page,
+    encode_rows,
 )
 from belvedere.query.replicated.outbox import Outbox
 from belvedere.runtime.api import Clock
-from belvedere.storage.errors import LogBroken
+from belvedere.storage.errors import LogBroken, MutationTooLarge
 from belvedere.storage.replica_log import ReplicaLog
 from belvedere.storage.replica_records import OpenedReplica
 from belvedere.storage.replica_snapshot import IncomingSnapshot
 from belvedere.storage.tablet import TabletStore
 from belvedere.storage.tablet_changes import RowChange
 
+#: How long one question for deliveries waits, in seconds: then it is asked again, or not.
+_DELIVERY_SECONDS = 1.5
+#: A record of a client is not larger, with all that it does to views: it must fit into a frame between nodes.
+MOST_BYTES = 8 << 20
 #: Stands for the version of a record that has none yet.
 _NO_VERSION = 0
 
@@ -74,8 +84,12 @@ class TabletRows:
     def has_room(self) -> bool:
         return not self._restoring and self.log.has_room()
 
-    def takes_writes(self) -> bool:
-        return not self.outbox.is_full
+    def takes_write(self, body: bytes) -> bool:
+        """What an outbox delivers is never refused for a full outbox: two could wait for each other."""
+        if not self.outbox.is_full:
+            return True
+        change = self._operation(body)
+        return isinstance(change, Change) and (change.delivered or not (change.others or self._makers))
 
     def append(self, records: tuple[Record, ...], committed: Position, written: WhenWritten) -> None:
         def told(error: Exception | None) -> None:
@@ -137,7 +151,7 @@ class TabletRows:
         operation = self._operation(body)
         if isinstance(operation, ReadPartition):
             found = self._store.read_now(operation.read, operation.now)
-            return None if found is None else Found(encode(found), NOWHERE)
+            return None if found is None else Found(encode_rows(found), NOWHERE)
         if isinstance(operation, AwaitDelivery) and not self.outbox.count:
             return Found(b"", NOWHERE)
         if isinstance(operation, ReadDate):
@@ -150,18 +164,25 @@ class TabletRows:
         operation = decode_operation(body)
         match operation:
             case ReadPartition(read, now):
-                return Found(encode(await self._store.read(read, now)), NOWHERE)
+                return Found(encode_rows(await self._store.read(read, now)), NOWHERE)
             case ReadRange(read, now):
                 version = self._store.last_version
                 page = await self._store.scan(read, now)
-                return Found(encode(RangePage(page, version)), NOWHERE)
+                return Found(encode_page(RangePage(page, version)), NOWHERE)
             case AwaitDelivery():
-                await self.outbox.all_delivered()
-                return Found(b"", NOWHERE)
+                return await self._all_delivered()
             case ReadDate():
                 raise AssertionError("answered at once")
             case Change():
                 return await self._update(operation)
+
+    async def _all_delivered(self) -> Found:
+        try:
+            async with asyncio.timeout(_DELIVERY_SECONDS):
+                await self.outbox.all_delivered()
+        except TimeoutError:
+            return Found(NOT_YET, NOWHERE)
+        return Found(b"", NOWHERE)
 
     # --- updates -------------------------------------------------------------------------------------
 
@@ -215,11 +236,15 @@ class TabletRows:
         by = max(0, least - chosen.first)
         self._date = max(least, chosen.clock + by)
         others = [moved(other, chosen, by) for other in change.others]
-        return Change(moved(mutation, chosen, by), others, [], chosen, self._date)
+        return replace(change, mutation=moved(mutation, chosen, by), others=others, seen=[], least=self._date)
 
     def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
-        write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered)
+        write = ReplicatedWrite(change.mutation, views, change.others, change.targets, self.outbox.delivered)
         data = encode_replicated(write)
         self.log.check_size(data)
+        if len(data) > MOST_BYTES and not change.delivered:
+            raise MutationTooLarge(
+                f"Mutation of {len(data)} bytes is too large for the maximum size of {MOST_BYTES}"
+            )
         # Writes that are ordered later, here or by another primary, choose times beyond this version.
         return Written(data, change.least)

@@ -1,20 +1,23 @@
 """What must hold of a cluster at rest, told from outside the code that is to uphold it."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from belvedere.model import rows
-from belvedere.sim.checkers.history import Kind, Outcome
+from belvedere.sim.checkers.history import Kind, Operation, Outcome
 from belvedere.sim.checkers.linearizability import GaveUp, check
 from belvedere.sim.cluster.asking import ONE, Asker, Row
 from belvedere.sim.cluster.clients import KEYS, SHELVES
-from belvedere.sim.cluster.memory import Memory, Told
+from belvedere.sim.cluster.memory import Memory, Told, WeakRead
 from belvedere.sim.cluster.nodes import Cluster
+from belvedere.sim.cluster.plan import CRASHES
 from belvedere.sim.cluster.rest import Broken
 from belvedere.storage.reads import PartitionRows, RangeRead
 
-#: How old a read at ONE may be, in seconds: a replica that was taken out hears of it, or loses its lease.
+#: How old a read at ONE may be, in seconds: a replica that was taken out hears of it, or loses its lease. One
+#: that has just started may know for long that it is in sync, and not what was committed meanwhile.
 STALE_SECONDS = 1.5
 
 # --- what replicas hold -------------------------------------------------------------------------------
@@ -79,32 +82,33 @@ def check_schemas(cluster: Cluster) -> None:
 # --- what clients were told ---------------------------------------------------------------------------
 
 
-def check_registers(memory: Memory) -> None:
+def check_registers(cluster: Cluster, memory: Memory) -> None:
     found = check(memory.history)
     if found is not None and not isinstance(found, GaveUp):
         raise Broken(f"not linearizable: {found}")
     by_key = memory.history.by_key()
+    lives_on = not cluster.plan.faults & CRASHES
     for read in memory.weak_reads:
-        operations = [op for op in by_key.get(read.key, []) if op.kind is not Kind.READ]
-        writers = [op for op in operations if op.may_have_written and op.value == read.value]
+        writes = [op for op in by_key.get(read.key, []) if op.kind is not Kind.READ]
+        writers = [op for op in writes if op.may_have_written and op.value == read.value]
         if read.value is not None and not writers:
             raise Broken(f"{read.key}: a read at ONE was shown {read.value}, which nobody wrote")
-        old = read.began - round(STALE_SECONDS * 1e9)
-        newer = [
-            op
-            for op in operations
-            if op.outcome is Outcome.DONE
-            and op.ended is not None
-            and op.ended < old
-            and all(one.ended is not None and one.ended < op.began for one in writers)
-            and (writers or read.value is None)
-            and op.value is not None
-        ]
-        if newer and (read.value is not None):
+        newer = _newer(writes, writers, read) if writers and lives_on else None
+        if newer is not None:
             raise Broken(
                 f"{read.key}: a read at ONE was shown {read.value} more than {STALE_SECONDS:g} s after "
-                f"{newer[0].value} was acknowledged"
+                f"{newer.value} was acknowledged"
             )
+
+
+def _newer(writes: Sequence[Operation], writers: Sequence[Operation], read: WeakRead) -> Operation | None:
+    """A write that began when those of what was read were over, and was over itself long before the read."""
+    over = max((sys.maxsize if op.ended is None else op.ended for op in writers), default=0)
+    latest = read.began - round(STALE_SECONDS * 1e9)
+    for op in writes:
+        if op.outcome is Outcome.DONE and op.began > over and op.ended is not None and op.ended < latest:
+            return op
+    return None
 
 
 async def check_batches(asker: Asker, memory: Memory) -> None:

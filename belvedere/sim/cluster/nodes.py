@@ -60,7 +60,7 @@ class Node:
     def __init__(self, runtime: SimRuntime, store: MetadataStore) -> None:
         self.runtime = runtime
         self.metadata = Metadata(runtime, store)
-        self._duties = Duties(FailoverLeader(runtime, self.metadata, LEASE_SECONDS))
+        self._duties = Duties(runtime, FailoverLeader(runtime, self.metadata, LEASE_SECONDS))
         self.member = Member(
             runtime,
             "sim",

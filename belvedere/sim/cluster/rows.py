@@ -112,12 +112,12 @@ class ViewClient(Client):
         return {"rows": self._change}
 
     async def _change(self) -> None:
-        await asyncio.sleep(0.1 + 0.6 * self.random.random())
+        await asyncio.sleep(0.05 + 0.4 * self.random.random())
         view = self.one_of(sorted(VIEWS))
         share = self.random.random()
-        if share < 0.12:
+        if share < 0.35:
             await self.asker.change_schema(f"DROP MATERIALIZED VIEW IF EXISTS {view}")
-        elif share < 0.2:
+        elif share < 0.42:
             await self.asker.change_schema(f"TRUNCATE {BASE}")
             self.cluster.world.mark("cluster.truncated_base")
         else:

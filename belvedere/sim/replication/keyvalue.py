@@ -136,7 +136,7 @@ class KeyValueStore:
         floor = self._positions[index - 1] if index else NOWHERE
         return floor, tuple(self.records[index : index + limit])
 
-    def takes_writes(self) -> bool:
+    def takes_write(self, body: bytes) -> bool:
         return True
 
     def at_once(self, body: bytes) -> Written | None:
