@@ -137,6 +137,9 @@ class Backup:
             return [Answer(event.request, NotServing("this replica is not the primary"))]
         if not now.leased:
             return [Answer(event.request, NotServing("this node does not hold its lease"))]
+        if not self._greeted:
+            # It started a moment ago: what it knows to be committed may be very old.
+            return [Answer(event.request, NotServing("this replica has not heard from the primary yet"))]
         if event.epoch != self.configuration.epoch:
             return [Answer(event.request, StaleEpoch(self.configuration.revision))]
         if len(self._reads) >= self._limits.pending:
