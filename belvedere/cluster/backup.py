@@ -38,12 +38,11 @@ class Backup:
         #: The primary has answered this replica since it took its part.
         self._greeted = False
         self._ask_at: float | None = None
-        self._linger_until: float | None = None
         self.configuration = configuration
 
     @property
     def wake_at(self) -> float | None:
-        return min((at for at in (self._ask_at, self._linger_until) if at is not None), default=None)
+        return min((at for at in (self._ask_at, self._reads.wake_at) if at is not None), default=None)
 
     @property
     def in_sync(self) -> bool:
@@ -64,10 +63,7 @@ class Backup:
     def tick(self, now: Moment) -> list[Effect]:
         """A learner asks again and again: the primary keeps no watch over it. Who is in sync asks until it is
         answered once: it may have been down, and not know any more what is committed."""
-        effects: list[Effect] = []
-        if self._linger_until is not None and now.seconds >= self._linger_until:
-            self._linger_until = None
-            effects += self._reads.look_all()
+        effects = self._reads.look_in_any_case(now.seconds)
         if self.in_sync and self._greeted:
             self._ask_at = None
         elif self._ask_at is None or now.seconds >= self._ask_at:
@@ -141,6 +137,9 @@ class Backup:
             return [Answer(event.request, NotServing("this replica is not the primary"))]
         if not now.leased:
             return [Answer(event.request, NotServing("this node does not hold its lease"))]
+        if not self._greeted:
+            # It started a moment ago: what it knows to be committed may be very old.
+            return [Answer(event.request, NotServing("this replica has not heard from the primary yet"))]
         if event.epoch != self.configuration.epoch:
             return [Answer(event.request, StaleEpoch(self.configuration.revision))]
         if len(self._reads) >= self._limits.pending:
@@ -148,9 +147,8 @@ class Backup:
         if self._log.committed < self._log.last:
             # What was acknowledged is in this log, and soon known to be committed: whoever was told of it
             # shall see it here.
-            self._reads.behind.append((self._log.last, event.request, event.level))
-            if self._linger_until is None:
-                self._linger_until = now.seconds + self._limits.linger
+            until = now.seconds + self._limits.linger
+            self._reads.behind.append((self._log.last, event.request, event.level, until))
             return []
         return [self._reads.look(event.request, event.level)]
 

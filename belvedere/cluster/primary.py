@@ -14,6 +14,7 @@ backup that makes no progress in time is taken out first: the proposal must have
 whether a proposal landed, both what it was made from and what it would make must be served.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
@@ -156,7 +157,7 @@ class Primary:
         if event.idle:
             self._reads.idle.add(event.request)
         if event.to_write and not self._sees_everything():
-            self._reads.behind.append((self._log.last, event.request, event.level))
+            self._reads.behind.append((self._log.last, event.request, event.level, math.inf))
             return []
         return [self._reads.look(event.request, event.level)]
 

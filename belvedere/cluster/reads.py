@@ -1,5 +1,7 @@
 """Reads under way at a replica: none is answered before what it saw is committed."""
 
+import math
+
 from belvedere.cluster.configuration import Level
 from belvedere.cluster.events import Answer, Effect, Look, Looked
 from belvedere.cluster.messages import Done, NotServing
@@ -8,8 +10,8 @@ from belvedere.model.positions import Position
 
 class Reads:
     def __init__(self) -> None:
-        #: Asked, and to look once everything up to the position can be seen.
-        self.behind: list[tuple[Position, int, Level]] = []
+        #: Asked, and to look once everything up to the position can be seen; or at a time, in any case.
+        self.behind: list[tuple[Position, int, Level, float]] = []
         #: Asked, and looking.
         self.looking: dict[int, Level] = {}
         #: Of those that look: these wait for others, and do not count.
@@ -43,18 +45,24 @@ class Reads:
             ready = [one for one in self.behind if one[0] <= committed]
             if ready:
                 self.behind = [one for one in self.behind if one[0] > committed]
-                effects += [self.look(request, level) for _, request, level in ready]
+                effects += [self.look(request, level) for _, request, level, _ in ready]
         return effects
 
-    def look_all(self) -> list[Effect]:
-        """Past what was waited for."""
-        behind, self.behind = self.behind, []
-        return [self.look(request, level) for _, request, level in behind]
+    @property
+    def wake_at(self) -> float | None:
+        return min((until for *_, until in self.behind if until < math.inf), default=None)
+
+    def look_in_any_case(self, now: float) -> list[Effect]:
+        """Those that have waited long enough."""
+        late = [one for one in self.behind if one[3] <= now]
+        if late:
+            self.behind = [one for one in self.behind if one[3] > now]
+        return [self.look(request, level) for _, request, level, _ in late]
 
     def drop(self, why: str) -> list[Effect]:
         """Nothing came of them, so whoever asked may ask again."""
         requests = [
-            *(request for _, request, _ in self.behind),
+            *(request for _, request, *_ in self.behind),
             *self.looking,
             *(request for _, request in self.waiting),
         ]

@@ -51,6 +51,9 @@ class ViewKeeper(Protocol):
     def makers(self, table: Table) -> ViewMakers:
         """For the views that the table has now; the same object as long as nothing changes."""
 
+    def is_synchronous(self, table: Table) -> bool:
+        """Whether a write is to be answered only when it is in the views, if these come behind it."""
+
     def warnings(self, view: Table) -> tuple[str, ...]:
         """For whoever reads the view; raises InvalidRequest if that is not allowed yet."""
 

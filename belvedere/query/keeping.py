@@ -57,6 +57,9 @@ class NoViews:
             )
         return self._none
 
+    def is_synchronous(self, table: Table) -> bool:
+        return False
+
     def warnings(self, view: Table) -> tuple[str, ...]:
         raise InvalidRequest(f"Materialized view {view.full_name} cannot be read: nothing here keeps views")
 

@@ -73,6 +73,9 @@ class ClusterViews:
     def makers(self, table: Table) -> Makers:
         return self._cache.makers(table)
 
+    def is_synchronous(self, table: Table) -> bool:
+        return any(maker.view.options.get("synchronous_updates") for maker in self.makers(table))
+
     def warnings(self, view: Table) -> tuple[str, ...]:
         known = view_records.status_of(self._database.state, view.id)
         if known is not None and known.state == view_records.BUILT:

@@ -89,6 +89,10 @@ class Views:
     def makers(self, table: Table) -> Makers:
         return self._cache.makers(table)
 
+    def is_synchronous(self, table: Table) -> bool:
+        """They are written with their base."""
+        return False
+
     def warnings(self, view: Table) -> tuple[str, ...]:
         found = self.status(view)
         if found.is_built:

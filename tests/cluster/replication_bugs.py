@@ -321,7 +321,7 @@ ALL = [
     Bug(lost_lease_not_waited_out, 60),
     Bug(failover_does_not_look_at_the_lease_again, 300),
     Bug(backup_listens_to_old_epochs, 2000),
-    Bug(primary_listens_to_old_epochs, 5000),
+    Bug(primary_listens_to_old_epochs, 2500),
     Bug(restarted_primary_keeps_its_epoch, 5000),
     Bug(versions_by_the_clock_alone, 20),
     Bug(backups_not_waited_for, 20),

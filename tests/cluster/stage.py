@@ -12,7 +12,7 @@ from belvedere.cluster.tail import Tail
 from belvedere.model.positions import NOWHERE, Position, Record
 
 TABLET = 1
-LIMITS = Limits(pending=4, batch=3, window=8, remembered=2)
+LIMITS = Limits(pending=4, batch=3, window=8, remembered=2, patience=2.0)
 
 
 def at(position: Position) -> str:

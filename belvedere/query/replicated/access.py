@@ -232,7 +232,7 @@ class LeveledAccess:
             raise failure_of(outcome, self._attempt(table, tablet, level, write_type))
         if outcome.result == NOT_AS_SEEN:
             raise NotAsSeen
-        if others:
+        if others or self._cluster.keeper().is_synchronous(table):
             await self._parts_delivered(table, mutation.token)
 
     def _tablets_of(self, others: Sequence[Mutation]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Somebody who creates and drops views of the base while everything else goes on."""
+"""Somebody who creates and drops views of the base, and gives it columns, while everything else goes on."""
 
 import random
 import threading
@@ -20,7 +20,7 @@ class Builder(threading.Thread):
         self._session = session
         self._draw = random.Random(f"{seed}/builder")
         self._stopping = threading.Event()
-        self.count = 0
+        self.count = self.columns = 0
         #: Which there must be, and which there may be.
         self.made: set[str] = set()
         self.unsure: set[str] = set()
@@ -34,7 +34,11 @@ class Builder(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.wait(self._draw.uniform(0.2, 1.0) * _PAUSE_SECONDS):
-            if self.made and self._draw.random() < 0.4:
+            share = self._draw.random()
+            if share < 0.15:
+                self.columns += 1
+                self._changed(f"ALTER TABLE {schema.KEYSPACE}.{schema.ITEMS} ADD extra_{self.columns} int")
+            elif self.made and share < 0.5:
                 view = self._draw.choice(sorted(self.made))
                 self.made.discard(view)
                 if not self._changed(f"DROP MATERIALIZED VIEW {schema.KEYSPACE}.{view}"):
