@@ -17,6 +17,7 @@ _PLAN = Plan(
     faults=frozenset(),
     lasts=0.0,
     pace=0.0,
+    memtable_bytes=60_000,
     dark_end=False,
 )
 
