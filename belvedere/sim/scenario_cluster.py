@@ -95,7 +95,7 @@ async def _check(nodes: Cluster, memory: Memory, asker: Asker) -> None:
     if nodes.world.error_lines:
         raise Broken(f"logged as errors: {nodes.world.error_lines[:5]}")
     works = nodes.plan.works
-    check_registers(nodes, memory)
+    check_registers(memory)
     check_schemas(nodes)
     if "batches" in works:
         await check_batches(asker, memory)

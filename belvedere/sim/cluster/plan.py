@@ -25,9 +25,6 @@ FAULTS: tuple[str, ...] = (
     "slow disk",
 )
 
-#: Those that end a process.
-CRASHES = frozenset({"isolation", "crash", "uneven crash", "all crash", "restart"})
-
 #: What clients do: each seed has a few of these.
 WORKS: tuple[str, ...] = ("registers", "batches", "counters", "rows", "truncation", "schema")
 
