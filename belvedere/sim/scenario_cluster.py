@@ -27,6 +27,7 @@ from belvedere.sim.cluster.rest import Broken, at_rest
 from belvedere.sim.cluster.rows import BASE, COMPARED, FILTERS, RowClient, ViewClient
 from belvedere.sim.cluster.tables import PARTS_VIEW, SchemaClient, statements
 from belvedere.sim.cluster.trouble import Trouble
+from belvedere.sim.cluster.watch import Watch
 from belvedere.sim.randomness import stream
 from belvedere.sim.scenarios import register
 from belvedere.sim.world import World
@@ -35,6 +36,7 @@ from belvedere.sim.world import World
 async def cluster(world: World) -> None:
     plan = draw(world.seed)
     nodes = Cluster(world, plan)
+    nodes.watch = Watch(nodes.nodes, nodes.findings)
     memory = Memory(History(lambda: world.loop.now_ns))
     asker = Asker(nodes, stream(world.seed, "cluster asker"))
     for machine in plan.machines:

@@ -5,6 +5,8 @@ again, as whoever looks after servers would do.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from belvedere.cluster.duties import Duties
 from belvedere.cluster.failover_leader import FailoverLeader
@@ -12,6 +14,7 @@ from belvedere.cluster.log import Limits
 from belvedere.cluster.member import Member
 from belvedere.cluster.members import NodeIdTaken, Registration
 from belvedere.cluster.rpc_settings import RpcSettings
+from belvedere.cluster.seat import Seat
 from belvedere.meta import state as states
 from belvedere.meta.memory import MemoryStore
 from belvedere.meta.metadata import Metadata
@@ -135,6 +138,8 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         #: What went wrong, in words.
         self.findings: list[str] = []
+        #: Called after each step of a replica.
+        self.watch: Callable[[Node, Seat], None] = lambda node, seat: None
         self._lives: list[asyncio.Task[None]] = []
         self._truth = states.EMPTY
 
@@ -165,6 +170,7 @@ class Cluster:
             try:
                 await runtime.perform(node.start())
                 self.nodes[machine] = node
+                node.replication.host.watch = partial(self.watch, node)
                 return
             except MachineCrashed:
                 return  # Whoever crashed it boots it.
