@@ -218,8 +218,8 @@ class ClusterSide:
             settings.rack,
             VERSION,
         )
-        # Whoever wrote the directory is dead: we hold its lock.
         self.duties.failover.start()
+        # Whoever wrote the directory is dead: we hold its lock.
         self.incarnation = await self.member.join(registration, self._directory.lease)
         cluster = members.cluster_of(metadata.state)
         assert cluster is not None

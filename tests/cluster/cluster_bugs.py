@@ -217,7 +217,7 @@ def views_not_looked_at_again() -> Patch:
 
     async def update(self: TabletRows, change: Any) -> Found:
         change, makers = self._dated(change), self._makers
-        changes = await self._store.changes(change.mutation, ALWAYS) if change.mutation and makers else []
+        changes = await self.store.changes(change.mutation, ALWAYS) if change.mutation and makers else []
         return Found(CHANGED, NOWHERE, self._written(change, self._updates(change, makers, changes)))
 
     return patch.object(TabletRows, "_update", update)

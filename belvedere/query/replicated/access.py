@@ -43,6 +43,7 @@ from belvedere.query.results import Result
 from belvedere.query.view_rows import unwrap_partition
 from belvedere.runtime.api import Runtime
 from belvedere.storage.reads import PartitionRead, PartitionRows, RangeRead, ScanPage
+from belvedere.storage.tablet import TabletStore
 
 _LEVELS = {
     0: Level.ONE, 1: Level.ONE, 2: Level.TWO, 3: Level.THREE, 4: Level.QUORUM, 5: Level.ALL,
@@ -54,6 +55,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25
 _PAUSE = 0.02
 
 Write = tuple[Table, Mutation]
+#: The rows of a tablet, if this node serves it now, with as many in sync as the level needs.
+Here = Callable[[Tablet, Level], TabletStore | None]
 #: `cluster.router.Router.ask`.
 Ask = Callable[[Find, str, Level, bytes, float], Awaitable[Outcome]]
 
@@ -63,8 +66,9 @@ class NotAsSeen(Exception):
 
 
 class ClusterAccess:
-    def __init__(self, runtime: Runtime, metadata: Metadata, ask: Ask, patience: float) -> None:
-        """`patience`: how long a statement may take, in seconds."""
+    def __init__(self, runtime: Runtime, metadata: Metadata, ask: Ask, here: Here, patience: float) -> None:
+        """`here` gives tablets that this node serves now; `patience`: how long a statement may take, in
+        seconds."""
         self.runtime = runtime
         self.metadata = metadata
         self.patience = patience
@@ -73,6 +77,7 @@ class ClusterAccess:
         self.keeper: Callable[[], ViewKeeper]
         #: Asked before anything is read or written.
         self.admission: Admission | None = None
+        self.here = here
         self._ask = ask
         self._last_timestamp = 0
 
@@ -131,7 +136,21 @@ class LeveledAccess:
     # --- reading -------------------------------------------------------------------------------------
 
     def read_now(self, table: Table, read: PartitionRead, now: int) -> PartitionRows | None:
-        return None
+        """Where this node is the primary: by its lease, what it shows is what was acknowledged."""
+        found = self._read_here(table, read, now, self._level)
+        return found if found is None or table.view is None else unwrap_partition(table, found)
+
+    def _read_here(self, table: Table, read: PartitionRead, now: int, level: Level) -> PartitionRows | None:
+        cluster = self._cluster
+        tablets = cluster.metadata.state.tablet_maps.get(table.id)
+        store = None if tablets is None else cluster.here(tablets.holding(read.token), level)
+        if store is None:
+            return None
+        self._check()
+        found = store.read_now(read, now)
+        if found is not None:
+            found.after = 0
+        return found
 
     async def read(self, table: Table, read: PartitionRead, now: int) -> PartitionRows:
         found = await self.read_stored(table, read, now)
@@ -141,6 +160,9 @@ class LeveledAccess:
         self, table: Table, read: PartitionRead, now: int, level: Level | None = None
     ) -> PartitionRows:
         """As it is stored: of a view, images."""
+        here = self._read_here(table, read, now, level or self._level)
+        if here is not None:
+            return here
         body = encode(ReadPartition(read, now))
         found: PartitionRows = decode_rows(
             await self._get(table, read.token, Kind.READ, body, level or self._level)

@@ -3,16 +3,19 @@ both."""
 
 from typing import Self
 
+from belvedere.cluster.configuration import Level
 from belvedere.cluster.host import Host
 from belvedere.cluster.log import Limits
 from belvedere.cluster.mail import Mail
 from belvedere.cluster.member import Member
 from belvedere.cluster.router import Router
+from belvedere.meta.state import Tablet
 from belvedere.query.database import Database
 from belvedere.query.replicated.access import ClusterAccess
 from belvedere.query.replicated.replicas import Replicas
 from belvedere.query.replicated.snapshots import Snapshots
 from belvedere.runtime.api import Runtime
+from belvedere.storage.tablet import TabletStore
 
 #: How long a statement may take, in seconds: drivers wait ten.
 STATEMENT_SECONDS = 8.0
@@ -53,7 +56,7 @@ class Replication:
         self.snapshots = Snapshots(runtime, member.rpc, metadata, self.host, self.replicas.rows.get)
         self.replicas.ask = router.ask
         self.replicas.serves = self._serves
-        self.access = ClusterAccess(runtime, metadata, router.ask, statement_seconds)
+        self.access = ClusterAccess(runtime, metadata, router.ask, self._here, statement_seconds)
 
     @classmethod
     def start(
@@ -78,6 +81,16 @@ class Replication:
         await self.snapshots.stop()
         await self.replicas.stop()
         await self.host.stop()
+
+    def _here(self, tablet: Tablet, level: Level) -> TabletStore | None:
+        seat = self.host.seats.get(tablet.id)
+        if seat is None or not seat.replica.serves(seat.moment()):
+            return None
+        configuration = seat.replica.configuration
+        assert configuration is not None
+        if len(configuration.in_sync) < level.needed(len(configuration.replicas)):
+            return None
+        return self.replicas.rows[tablet.id].store
 
     def _serves(self, tablet: int) -> bool:
         seat = self.host.seats.get(tablet)

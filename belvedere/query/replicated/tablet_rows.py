@@ -66,7 +66,7 @@ class TabletRows:
         last: Position,
     ) -> None:
         self._clock = clock
-        self._store = store
+        self.store = store
         self.log = log
         self._keeper = keeper
         #: Set once it is known how to deliver.
@@ -150,7 +150,7 @@ class TabletRows:
     def look_now(self, body: bytes, update: bool) -> Found | None:
         operation = self._operation(body)
         if isinstance(operation, ReadPartition):
-            found = self._store.read_now(operation.read, operation.now)
+            found = self.store.read_now(operation.read, operation.now)
             return None if found is None else Found(encode_rows(found), NOWHERE)
         if isinstance(operation, AwaitDelivery) and not self.outbox.count:
             return Found(b"", NOWHERE)
@@ -164,10 +164,10 @@ class TabletRows:
         operation = decode_operation(body)
         match operation:
             case ReadPartition(read, now):
-                return Found(encode_rows(await self._store.read(read, now)), NOWHERE)
+                return Found(encode_rows(await self.store.read(read, now)), NOWHERE)
             case ReadRange(read, now):
-                version = self._store.last_version
-                page = await self._store.scan(read, now)
+                version = self.store.last_version
+                page = await self.store.scan(read, now)
                 return Found(encode_page(RangePage(page, version)), NOWHERE)
             case AwaitDelivery():
                 return await self._all_delivered()
@@ -188,11 +188,11 @@ class TabletRows:
 
     @property
     def _makers(self) -> ViewMakers:
-        return self._keeper().makers(self._store.table)
+        return self._keeper().makers(self.store.table)
 
     def _update_now(self, change: Change) -> Found | None:
         for seen in change.seen:
-            found = self._store.read_now(seen.read, seen.now)
+            found = self.store.read_now(seen.read, seen.now)
             if found is None:
                 return None
             if digest(found) != seen.digest:
@@ -204,18 +204,18 @@ class TabletRows:
         return Found(CHANGED, NOWHERE, self._written(change, self._updates(change, makers, changes)))
 
     def _changes_now(self, mutation: Mutation, makers: ViewMakers) -> list[RowChange] | None:
-        return self._store.changes_now(mutation, ALWAYS) if makers else []
+        return self.store.changes_now(mutation, ALWAYS) if makers else []
 
     async def _update(self, change: Change) -> Found:
         for seen in change.seen:
-            if digest(await self._store.read(seen.read, seen.now)) != seen.digest:
+            if digest(await self.store.read(seen.read, seen.now)) != seen.digest:
                 return Found(NOT_AS_SEEN, NOWHERE)
         change = self._dated(change)
         while True:
             makers = self._makers
             changes: list[RowChange] = []
             if change.mutation is not None and makers:
-                changes = await self._store.changes(change.mutation, ALWAYS)
+                changes = await self.store.changes(change.mutation, ALWAYS)
             # A view that came while this waited wants its share, too.
             if makers is self._makers:
                 break

@@ -43,7 +43,8 @@ class Plan:
     #: Seconds of faults, and between one and the next.
     lasts: float
     pace: float
-    #: Of each node. With little memory rows go to files, the log is let go, and who is behind needs a snapshot.
+    #: Of each node. With little memory rows go to files, the log is let go, and who is behind needs a
+    #: snapshot.
     memtable_bytes: int
     #: Whether the power of all machines fails when all is done: everything must be on their disks.
     dark_end: bool
