@@ -24,7 +24,7 @@ from belvedere.sim.cluster.memory import Memory
 from belvedere.sim.cluster.nodes import Cluster
 from belvedere.sim.cluster.plan import draw
 from belvedere.sim.cluster.rest import Broken, at_rest
-from belvedere.sim.cluster.rows import BASE, COMPARED, FILTERS, RowClient, ViewClient
+from belvedere.sim.cluster.rows import BASE, COMPARED, FILTERS, RowClient, VerifyingClient, ViewClient
 from belvedere.sim.cluster.tables import PARTS_VIEW, SchemaClient, statements
 from belvedere.sim.cluster.trouble import Trouble
 from belvedere.sim.cluster.watch import Watch
@@ -72,7 +72,7 @@ def _clients(nodes: Cluster, memory: Memory) -> list[Client]:
     for number in range(nodes.plan.clients):
         found.append(DataClient(nodes, memory, f"data {number}"))
         found.append(RowClient(nodes, memory, f"rows {number}"))
-    found.append(ViewClient(nodes, memory, "views"))
+    found += [ViewClient(nodes, memory, "views"), VerifyingClient(nodes, memory, "verifying")]
     found += [SchemaClient(nodes, memory, f"schema {number}") for number in range(2)]
     return found
 

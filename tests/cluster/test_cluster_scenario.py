@@ -29,6 +29,7 @@ def test_a_healed_cluster_is_quiet_and_right(block: int) -> None:
         "replication.learner_proposed",
         "replication.proposal_unanswered",
         "cluster.view_compared",
+        "cluster.verified",
         "cluster.truncated_base",
         "cluster.told.WriteTimeout",
         "cluster.told.Unavailable",

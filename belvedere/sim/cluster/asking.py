@@ -98,9 +98,10 @@ class Asker:
         except (MachineCrashed, TimeoutError):
             raise NoAnswer(f"{machine} did not answer") from None
         except Exception as error:
-            raise self._judged(error, f"{machine}: {text} at {consistency_name(level)}") from error
+            raise self.judged(error, f"{machine}: {text} at {consistency_name(level)}") from error
 
-    def _judged(self, error: Exception, what: str) -> Refused | NoAnswer:
+    def judged(self, error: Exception, what: str) -> Refused | NoAnswer:
+        """What a client makes of it; what should never be told is a finding."""
         told = as_cql_error(error)
         self.cluster.world.mark(f"cluster.told.{type(error).__name__}")
         match told:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
+from belvedere.query.errors import InvalidRequest
 from belvedere.sim.clock import EPOCH_MICROS
-from belvedere.sim.cluster.asking import ALL, ONE, QUORUM, Row
+from belvedere.sim.cluster.asking import ALL, KEYSPACE, ONE, QUORUM, Row
 from belvedere.sim.cluster.clients import Client, Work
+from belvedere.sim.incarnation import MachineCrashed
 
 BASE = "items"
 _KEYS = "k IS NOT NULL AND c IS NOT NULL"
@@ -25,6 +27,7 @@ SHOWN = ("k", "c", "v", "x", "w", "m")
 #: What is compared: write times, too.
 COMPARED = (*SHOWN, *(f"{f}({column})" for column in ("x", "w") for f in ("WRITETIME", "TTL")))
 _LEVELS = (QUORUM, QUORUM, QUORUM, ONE, ALL)
+_VERIFY_SECONDS = 10.0
 
 
 def creation(view: str) -> str:
@@ -122,3 +125,28 @@ class ViewClient(Client):
             self.cluster.world.mark("cluster.truncated_base")
         else:
             await self.asker.change_schema(creation(view))
+
+
+class VerifyingClient(Client):
+    """Compares views with their base while both are written: what is built has nothing wrong, at any time."""
+
+    def works(self) -> dict[str, Work]:
+        return {"rows": self._verify}
+
+    async def _verify(self) -> None:
+        await asyncio.sleep(0.2 + 0.6 * self.random.random())
+        view = self.cluster.truth.table(KEYSPACE, self.one_of(sorted(VIEWS)))
+        up = self.cluster.up
+        if view is None or not up:
+            return
+        node = self.cluster.nodes[self.one_of(up)]
+        try:
+            async with asyncio.timeout(_VERIFY_SECONDS):
+                report = await node.runtime.perform(node.views.verify(view))
+        except (MachineCrashed, TimeoutError, InvalidRequest):
+            return  # It is not built, or gone.
+        except Exception as error:
+            raise self.asker.judged(error, f"{node.runtime.machine}: verify {view.name}") from error
+        self.cluster.world.mark("cluster.verified")
+        if report.wrong:
+            self.cluster.findings.append(f"{view.name} while it is written: {report}")
