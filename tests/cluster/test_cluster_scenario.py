@@ -10,7 +10,7 @@ from belvedere.sim.cluster.run import failure_of
 from tests.cluster.cluster_bugs import BUGS, Bug
 
 LONG = os.environ.get("BELVEDERE_LONG") == "1"
-BLOCKS, BLOCK = (20, 200) if LONG else (1, 24)
+BLOCKS, BLOCK = (20, 200) if LONG else (1, 20)
 
 
 @pytest.mark.timeout(3600 if LONG else 300)
