@@ -63,10 +63,10 @@ class ReplicatedWrite(msgspec.Struct, array_like=True, frozen=True, gc=False):
     views: list[ViewUpdate] = []
     #: Other parts of a batch, to be delivered to the tablets that they belong to.
     others: list[Mutation] = []
-    #: Of the tablets that the others are for: if one is emptied, it has another tablet there.
-    targets: list[int] = []
     #: What the records of this tablet up to this version had to deliver, was delivered.
     delivered: int = 0
+    #: Of the tablets that the others are for: if one is emptied, it has another tablet there.
+    targets: list[int] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -239,7 +239,7 @@ class TabletRows:
         return replace(change, mutation=moved(mutation, chosen, by), others=others, seen=[], least=self._date)
 
     def _written(self, change: Change, views: list[ViewUpdate]) -> Written:
-        write = ReplicatedWrite(change.mutation, views, change.others, change.targets, self.outbox.delivered)
+        write = ReplicatedWrite(change.mutation, views, change.others, self.outbox.delivered, change.targets)
         data = encode_replicated(write)
         self.log.check_size(data)
         if len(data) > MOST_BYTES and not change.delivered:
