@@ -23,9 +23,17 @@ from belvedere.sim.world import World
 HASH_SEEDS = ("0", "1", "random")
 
 
-def run_scenario(name: str, seed: int, *, keep_trace: bool = False) -> tuple[World, Exception | None]:
-    """One run of a known scenario, and what it found. A run that finds something must do so again, too; that
-    it finds something at all is for the tests of its scenario, which have seeds of their own."""
+def run_scenario(name: str, seed: int, *, keep_trace: bool = False) -> World:
+    """One run of a known scenario, checked for failures that nobody saw."""
+    world, failure = outcome_of(name, seed, keep_trace=keep_trace)
+    if failure is not None:
+        raise failure
+    return world
+
+
+def outcome_of(name: str, seed: int, *, keep_trace: bool = False) -> tuple[World, Exception | None]:
+    """One run, and what it found. A run that finds something must do so again, too; that it finds something
+    at all is for the tests of its scenario, which have seeds of their own."""
     world = World(seed, keep_trace=keep_trace)
     try:
         world.run(SCENARIOS[name])
@@ -36,7 +44,7 @@ def run_scenario(name: str, seed: int, *, keep_trace: bool = False) -> tuple[Wor
 
 
 def digest(name: str, seed: int) -> tuple[str, Exception | None]:
-    world, failure = run_scenario(name, seed)
+    world, failure = outcome_of(name, seed)
     return world.trace.digest, failure
 
 
@@ -70,8 +78,8 @@ def compare(names: list[str], first: int, count: int) -> list[str]:
 
 def first_difference(name: str, seed: int) -> str:
     """Where two runs in this process part, for a failure that shows within one."""
-    one = run_scenario(name, seed, keep_trace=True)[0].trace.lines()
-    two = run_scenario(name, seed, keep_trace=True)[0].trace.lines()
+    one = outcome_of(name, seed, keep_trace=True)[0].trace.lines()
+    two = outcome_of(name, seed, keep_trace=True)[0].trace.lines()
     for number, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"event {number}: {left!r} against {right!r}"

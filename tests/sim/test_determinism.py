@@ -60,8 +60,13 @@ def test_a_difference_between_processes_is_reported(monkeypatch: pytest.MonkeyPa
 
 def test_the_scenario_finds_a_server_that_does_not_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimAppendFile, "write_and_sync", SimAppendFile.write)
-    found = [determinism.run_scenario("appends", seed)[1] for seed in range(40)]
-    assert any(isinstance(failure, AssertionError) for failure in found)
+    failures = 0
+    for seed in range(40):
+        try:
+            determinism.run_scenario("appends", seed)
+        except AssertionError:
+            failures += 1
+    assert failures > 0
 
 
 def test_scenarios_have_one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
