@@ -207,9 +207,6 @@ class Membership:
         """Hear which nodes come and go, this one too."""
         self._listeners.append(listener)
 
-    def is_confirmed(self, peer: Peer) -> bool:
-        return self._confirmed.holds(peer)
-
     async def confirmed(self, node: str, within: float) -> Peer:
         """The living incarnation of a node, once a direct exchange with it has succeeded. To be alive in the
         metadata is not enough: it may be cut off from us. Raises NotConfirmed."""

@@ -22,6 +22,9 @@ from belvedere.sim.world import World
 
 HASH_SEEDS = ("0", "1", "random")
 
+#: Runs that fail and are not mended yet (docs/simulation.md): they are compared like the others.
+KNOWN_TO_FAIL = {("loads", 5)}
+
 
 def run_scenario(name: str, seed: int, *, keep_trace: bool = False) -> World:
     """One run of a known scenario, checked for failures that nobody saw."""
@@ -32,8 +35,7 @@ def run_scenario(name: str, seed: int, *, keep_trace: bool = False) -> World:
 
 
 def outcome_of(name: str, seed: int, *, keep_trace: bool = False) -> tuple[World, Exception | None]:
-    """One run, and what it found. A run that finds something must do so again, too; that it finds something
-    at all is for the tests of its scenario, which have seeds of their own."""
+    """One run, and what it found."""
     world = World(seed, keep_trace=keep_trace)
     try:
         world.run(SCENARIOS[name])
@@ -92,6 +94,8 @@ def print_digests(names: list[str], first: int, count: int) -> int:
             (cold, failure), (warm, _) = digest(name, seed), digest(name, seed)
             if failure is not None:
                 print(f"{name} {seed}: the run itself fails: {failure}"[:300], file=sys.stderr)
+                if (name, seed) not in KNOWN_TO_FAIL:
+                    return 1
             if cold != warm:
                 message = f"{name} {seed}: two runs in one process differ: {first_difference(name, seed)}"
                 print(message, file=sys.stderr)

@@ -53,10 +53,6 @@ class Manifest(msgspec.Struct, frozen=True):
     def flushed(self) -> Position:
         return Position(self.flushed_epoch, self.flushed_version)
 
-    def file_names(self) -> set[str]:
-        numbers = [entry.number for entry in self.files]
-        return {*map(sstable_name, numbers), *map(sidecar_name, numbers)}
-
 
 class _Envelope(msgspec.Struct):
     crc32c: int

@@ -50,6 +50,20 @@ def test_a_leak_within_a_process_is_found(
     assert "two runs in one process differ: event" in capsys.readouterr().err
 
 
+async def fails(world: World) -> None:
+    raise AssertionError("it is wrong")
+
+
+def test_a_run_that_fails_fails_the_check_unless_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(scenarios.SCENARIOS, "wrong", fails)
+    assert determinism.print_digests(["wrong"], 0, 1) == 1
+    assert "wrong 0: the run itself fails: it is wrong" in capsys.readouterr().err
+    monkeypatch.setattr(determinism, "KNOWN_TO_FAIL", {("wrong", 0)})
+    assert determinism.print_digests(["wrong"], 0, 1) == 0
+
+
 def test_a_difference_between_processes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def other(names: list[str], first: int, count: int, hash_seed: str) -> dict[str, str]:
         return {"appends 0": "same", "appends 1": "other" if hash_seed == "random" else "same"}
